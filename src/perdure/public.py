@@ -10,7 +10,10 @@ from perdure.authoring.graphs.inline import inline
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.graphs.yaml import load_graph
 from perdure.authoring.interruption import Cancelled
+from perdure.authoring.limits import Limit, Rate
 from perdure.authoring.program import ProgramCall
+from perdure.authoring.request import Answered, Ask, Request
+from perdure.authoring.resources import resource
 from perdure.authoring.response import Response
 from perdure.authoring.retry import Retry
 from perdure.authoring.run_logging import RunFieldsFilter, log
@@ -26,6 +29,7 @@ from perdure.authoring.verbs import (
     info,
     key,
     now,
+    params,
     patched,
     publish,
     random,
@@ -35,28 +39,36 @@ from perdure.authoring.verbs import (
     uuid4,
 )
 from perdure.authoring.workflow import Workflow, workflow
+from perdure.client.admission_terms import StartTerms
+from perdure.client.buses import BusInfo
 from perdure.client.deployments import DeploymentState, GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
 from perdure.client.inspection import audit, verify
+from perdure.client.limits import LimitInfo, StartOutcome
+from perdure.client.retention import Erasure, KeptRun
 from perdure.client.runs.acts import Receipt
 from perdure.client.runs.comparing import RunDiff, StepDiff, StepSide
 from perdure.client.runs.fork_requests import ForkedStep, ForkPreview
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.history import LedgerAccount
 from perdure.client.runs.lists import Page, RunFilters, RunSummary
+from perdure.client.runs.status import RunStatus
 from perdure.client.runs.streams import Abandoned, Chunk
 from perdure.client.runs.sync_acts import SyncReceipt
 from perdure.client.runs.waits import HookWait, Waits
 from perdure.client.schedules.schedules import ScheduleHandle, ScheduleInfo, TickInfo
 from perdure.client.schedules.timetables import Cron, Every, Once
-from perdure.client.sync import SyncEngine, SyncHandle, run
+from perdure.client.sync import SyncEngine, run
+from perdure.client.sync_handle import SyncHandle
 from perdure.client.sync_transaction import SyncTransaction
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.encryption import EncryptedCodec
 from perdure.core.errors import (
     ArtifactDamaged,
     ArtifactMissing,
+    BusRefused,
+    BusUnavailable,
     CannotCompile,
     Denied,
     ForbiddenStatement,
@@ -65,11 +77,14 @@ from perdure.core.errors import (
     InputError,
     KeyReused,
     KeySpent,
+    LimitReached,
     NoArtifactStore,
     NotActive,
     NotCommitted,
     NotDone,
     PerdureError,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunClosed,
@@ -87,6 +102,7 @@ from perdure.core.errors import (
     TransactionError,
     TransactionInterrupted,
     TransactionOver,
+    UnknownBus,
     UnknownRun,
     UnknownSecret,
     UnknownStep,
@@ -100,8 +116,10 @@ from perdure.core.runs.acts import Act, Actor, Decision
 from perdure.core.runs.alerts import Alert, AlertCode
 from perdure.core.runs.authority import ActedRun, AllowAll, Authorizer, Roles
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef
+from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.description import Description
 from perdure.core.runs.diff import StepChange
+from perdure.core.runs.erasing import RunErasure
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
 from perdure.core.runs.projector import SnapshotProjector
@@ -133,9 +151,17 @@ from perdure.engine.programs.preflight import Preflight
 from perdure.host.artifacts.artifacts import Artifacts
 from perdure.host.artifacts.object_store import ObjectArtifacts
 from perdure.host.artifacts.store import ArtifactStore, DirectoryArtifacts
+from perdure.host.bus.bus import BusOptions, EventBus
+from perdure.host.bus.jet_stream import JetStream
+from perdure.host.bus.redis_stream import RedisStream
+from perdure.host.bus.subscriber import Subscriber
+from perdure.host.bus.webhook import Webhook
+from perdure.host.retention.passes import Retained
+from perdure.host.retention.policy import Retention
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.secrets import EnvironmentSecrets, FileSecrets, SecretProvider, SecretScope
 from perdure.host.settings import Settings
+from perdure.store.bus_table import DeadLetter
 from perdure.store.rows.lists import RunCount, SqlRows
 
 __all__ = [
@@ -148,13 +174,19 @@ __all__ = [
     "AlertCode",
     "AllowAll",
     "AnswerWait",
+    "Answered",
     "ApplicationError",
     "ArtifactDamaged",
     "ArtifactMissing",
     "ArtifactRef",
     "ArtifactStore",
     "Artifacts",
+    "Ask",
     "Authorizer",
+    "BusInfo",
+    "BusOptions",
+    "BusRefused",
+    "BusUnavailable",
     "Call",
     "Cancelled",
     "CannotCompile",
@@ -167,6 +199,8 @@ __all__ = [
     "Codec",
     "ContractEvent",
     "Cron",
+    "DeadLetter",
+    "DecidedAct",
     "Decision",
     "Denied",
     "DeploymentState",
@@ -177,6 +211,8 @@ __all__ = [
     "EngineRunRef",
     "EngineServices",
     "EnvironmentSecrets",
+    "Erasure",
+    "EventBus",
     "EventType",
     "Every",
     "Explanation",
@@ -193,12 +229,17 @@ __all__ = [
     "HookWait",
     "Info",
     "InputError",
+    "JetStream",
     "JoinSet",
     "JoinWait",
     "JsonCodec",
+    "KeptRun",
     "KeyReused",
     "KeySpent",
     "LedgerAccount",
+    "Limit",
+    "LimitInfo",
+    "LimitReached",
     "NoArtifactStore",
     "NotActive",
     "NotCommitted",
@@ -210,9 +251,16 @@ __all__ = [
     "PerdureError",
     "Preflight",
     "ProgramCall",
+    "Rate",
     "Receipt",
+    "RedisStream",
+    "Request",
+    "RequestRejected",
+    "RequestUnanswered",
     "Response",
     "ResponseError",
+    "Retained",
+    "Retention",
     "Retry",
     "RetryWait",
     "Roles",
@@ -223,6 +271,7 @@ __all__ = [
     "RunDiff",
     "RunDiverged",
     "RunEnded",
+    "RunErasure",
     "RunFailed",
     "RunFieldsFilter",
     "RunFilters",
@@ -245,6 +294,8 @@ __all__ = [
     "SnapshotProjector",
     "SnapshotStatus",
     "SqlRows",
+    "StartOutcome",
+    "StartTerms",
     "StatementFailed",
     "StepCancelled",
     "StepChange",
@@ -254,6 +305,7 @@ __all__ = [
     "StepSnapshot",
     "StepStatus",
     "Stream",
+    "Subscriber",
     "SyncEngine",
     "SyncHandle",
     "SyncReceipt",
@@ -270,6 +322,7 @@ __all__ = [
     "TransactionError",
     "TransactionInterrupted",
     "TransactionOver",
+    "UnknownBus",
     "UnknownRun",
     "UnknownSecret",
     "UnknownStep",
@@ -278,6 +331,7 @@ __all__ = [
     "VersionExists",
     "Waits",
     "WarmMemory",
+    "Webhook",
     "Workflow",
     "audit",
     "continue_as_new",
@@ -292,10 +346,12 @@ __all__ = [
     "load_graph",
     "log",
     "now",
+    "params",
     "patched",
     "publish",
     "put_artifact",
     "random",
+    "resource",
     "run",
     "secret",
     "shield",

@@ -5,10 +5,11 @@ from typing import Any
 import msgspec
 
 import perdure
-from perdure import Every, GraphProgram, Signal, load_graph, task, workflow
+from perdure import Engine, Every, GraphProgram, Signal, load_graph, task, workflow
 
 decision = Signal("decision", bool)
 NIGHTLY = Every(86_400)
+engine = Engine("sqlite:///api.db")
 
 
 class Item(msgspec.Struct):

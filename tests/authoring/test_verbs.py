@@ -3,7 +3,7 @@ import logging
 import warnings
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -19,6 +19,9 @@ from perdure.core.journal.events import ArtifactRef
 INFO = Info(RunId("r_1"), "checkout", "2", "o-7", StepId("root.3"), attempt=2)
 
 approval = Signal("approval", bool)
+
+
+T = TypeVar("T")
 
 
 class FakeBody:
@@ -49,6 +52,9 @@ class FakeBody:
         self.appended.append(("flushed", None))
 
     def secret(self, name: str) -> HostRequest[str]:
+        raise NotImplementedError
+
+    def resource(self, kind: type[T]) -> HostRequest[T]:
         raise NotImplementedError
 
     def put_artifact(

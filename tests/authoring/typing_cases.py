@@ -9,6 +9,7 @@ from typing import Any, assert_type
 import perdure
 from perdure import (
     Abandoned,
+    Ask,
     Call,
     ChildRun,
     Chunk,
@@ -18,6 +19,7 @@ from perdure import (
     Handle,
     JoinSet,
     ProgramCall,
+    Request,
     Retry,
     Signal,
     Stream,
@@ -33,6 +35,7 @@ from perdure import (
 )
 
 approval = Signal("approval", bool)
+change = Request("change", str, int)
 
 
 @task
@@ -421,3 +424,23 @@ async def graphs(engine: Engine) -> None:
     assert_type(await (await engine.start(doubled(7))).result(), int)
     await engine.start(doubled("7"))  # type: ignore[arg-type]
     GraphProgram("order.yaml")  # type: ignore[arg-type]
+
+
+@workflow
+async def answers() -> None:
+    ask = await change.receive(timeout=5, ask="How many?", who="stock")
+    assert_type(ask, Ask[str, int])
+    assert_type(ask.value, str)
+    await ask.reply(5)
+    await ask.reply("five")  # type: ignore[arg-type]
+    await ask.reject("none left")
+    assert_type(
+        await perdure.gather(change.receive(), approval.receive()), tuple[Ask[str, int], bool]
+    )
+
+
+async def asks(run: Handle[None], blocking: SyncHandle[None]) -> None:
+    assert_type(await run.ask(change, "how many", id="1", timeout=5), int)
+    await run.ask(change, 5)  # type: ignore[misc]
+    await run.ask(approval, True)  # type: ignore[arg-type]
+    assert_type(blocking.ask(change, "how many", timeout=timedelta(seconds=5)), int)

@@ -4,7 +4,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 import perdure
-from perdure import Engine, RunFailed, Signal, task, workflow
+from perdure import Engine, Request, RunFailed, Signal, task, workflow
 from perdure.core.ids import RunId
 from tests.client.engines import until_store
 
@@ -80,3 +80,18 @@ async def run_ids(url: str) -> dict[str, RunId]:
             assert run is not None
             found[key] = run.run_id
     return found
+
+
+price = Request("orders.price", str, int)
+
+
+@workflow(name="orders.quote")
+async def quote() -> str:
+    """Quotes a price, and no price for what there is not."""
+    while (ask := await price.receive(ask="What does it cost?", who="sales")).value:
+        if ask.value == "unicorn":
+            await ask.reject("out of stock")
+        else:
+            await ask.reply(len(ask.value))
+    await ask.reply(0)
+    return "closed"

@@ -78,6 +78,24 @@ def test_run_is_started_explained_signalled_and_its_result_printed(
         assert [host["is_alive"] for host in hosts] == [True]
 
 
+def test_request_is_sent_and_its_reply_printed(
+    perdure_command: Command, orders_url: str, tmp_path: Path
+) -> None:
+    at = ("--store", orders_url)
+    with worker(orders_url, tmp_path):
+        run = perdure_command("runs", "start", "tests.cli.orders:quote", *at).out.strip()
+        until_explained(perdure_command, run, "asks sales: 'What does it cost?'", *at)
+        for _ in range(2):
+            said = perdure_command(
+                "runs", "ask", run, "orders.price", '"horse"', "--id", "1", "--timeout", 60, *at
+            )
+            assert (said.code, said.out) == (0, "5\n")
+        said = perdure_command("runs", "ask", run, "orders.price", '"unicorn"', *at)
+        assert (said.code, "out of stock" in said.err) == (FAILED, True)
+        assert perdure_command("runs", "ask", run, "orders.price", '""', *at).out == "0\n"
+        assert perdure_command("runs", "result", run, *at).out == '"closed"\n'
+
+
 def until_explained(command: Command, run: str, text: str, *at: str) -> str:
     deadline = time.monotonic() + DEADLINE_S
     while text not in (said := command("explain", run, *at)).out:

@@ -12,7 +12,7 @@ import pytest
 from perdure import Engine, load_graph, workflow
 from perdure.authoring import registry
 from perdure.cli.exit_codes import FAILED, REFUSED
-from perdure.cli.replay.command import Stop, replay_run
+from perdure.cli.replay.command import StopAt, replay_run
 from perdure.cli.replay.debugger import StepDebugger
 from perdure.core.ids import StepId
 from perdure.store.opening import open_store
@@ -135,7 +135,7 @@ def debugged(url: str, run: str, at: str | None, *commands: str) -> str:
     heard, typed = io.StringIO(), io.StringIO("".join(f"{each}\n" for each in commands))
     step = None if at is None else StepId(at)
     debugger = StepDebugger(step, stdin=typed, stdout=heard)
-    assert replay_run(orders.engine, run, Stop(step, debugger), url, "table") == 0
+    assert replay_run(orders.engine, run, StopAt(step, debugger), url, "table") == 0
     return heard.getvalue()
 
 

@@ -219,6 +219,13 @@ TABLES: Final = (
     "operation_log",
     "schedule",
     "tick",
+    "pending",
+    "limit_key",
+    "limit_setting",
+    "bus",
+    "publication",
+    "dead_letter",
+    "retained",
     *("token", "audit"),
 )
 

@@ -56,6 +56,15 @@ async def test_a_warm_step_writes_five_events_two_balances_and_one_run(store: St
         "operation_log": 0,
         "schedule": 0,
         "tick": 0,
+        "pending": 0,
+        "limit_key": 0,
+        "limit_setting": 0,
+        "bus": 0,
+        "publication": 0,
+        "dead_letter": 0,
+        "retained": 0,
+        "token": 0,
+        "audit": 0,
     }
 
 

@@ -1,12 +1,12 @@
 """All schedules, each once."""
 
-from perdure.testing.schedule import Chooser, Schedules
+from perdure.testing.schedule import Chooser, FaultSchedules
 
 
 def ways(places: int, options: int, max_faults: int) -> list[tuple[int, ...]]:
     """Every schedule of a program that always makes the same number of choices."""
     seen = []
-    for chooser in Schedules(max_faults):
+    for chooser in FaultSchedules(max_faults):
         for place in range(places):
             chooser.choose(f"place {place}", [str(option) for option in range(options)])
         seen.append(tuple(choice.taken for choice in chooser.choices))
@@ -32,7 +32,7 @@ def test_two_faults_are_tried_in_every_pair() -> None:
 
 def test_places_that_only_a_fault_opens_are_explored_too() -> None:
     seen = set()
-    for chooser in Schedules(2):
+    for chooser in FaultSchedules(2):
         if chooser.choose("first", ["fine", "crash"]) == "crash":
             chooser.choose("while recovering", ["fine", "crash"])
         seen.add(tuple(str(choice) for choice in chooser.faults))

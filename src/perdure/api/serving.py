@@ -6,6 +6,7 @@ from typing import Final
 import uvicorn
 
 from perdure.api.app import ApiApp, StaticPages
+from perdure.api.doors.gate import MAX_HEADER_BYTES
 from perdure.api.doors.origin import is_loopback
 from perdure.client.engine import Engine
 from perdure.client.served import host_of_engine
@@ -16,8 +17,6 @@ MOST_CONNECTIONS: Final = 5000
 
 IDLE_S: Final = 30
 """How long a connection without a request stays open."""
-
-MOST_HEADER_BYTES: Final = 32 * 1024
 
 STOP_S: Final = 5
 """How long a stop waits for requests under way."""
@@ -58,7 +57,7 @@ async def server_of(
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=STOP_S,
-        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         http="h11",
         ws="none",
     )

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from perdure.authoring.interruption import Continued
+from perdure.core.codec import Codec
 from perdure.core.errors import InputError, OutsideRun
-from perdure.core.ids import RunId, SetId, StepId
+from perdure.core.ids import Guid, RunId, SetId, StepId
 from perdure.core.journal.events import ArtifactRef, AwaitKind
 
 if TYPE_CHECKING:
@@ -128,6 +129,10 @@ class WorkflowContext(Protocol):
         """Whether the run uses that patch. The first answer holds until the run ends."""
         ...
 
+    def params(self, declared: type[T]) -> T:
+        """The parameters of the run, as the last accepted act has left them."""
+        ...
+
     def last_place(self) -> StepId:
         """The step id that was allocated last."""
         ...
@@ -140,6 +145,16 @@ class WorkflowContext(Protocol):
 
     def append(self, name: str, value: object) -> None:
         """Append a chunk to a stream, with the next commit."""
+        ...
+
+    def asked(self, name: str, guid: Guid) -> None:
+        """The program receives the request `name`, which the signal `guid` brought."""
+        ...
+
+    def answer(
+        self, name: str, guid: Guid, encode: Callable[[Codec], bytes], *, is_rejection: bool
+    ) -> None:
+        """Answer the request `name` that the signal `guid` brought, with the next commit."""
         ...
 
     def create_set(self) -> SetId: ...
@@ -198,6 +213,8 @@ class TaskContext(Protocol):
     def heartbeat(self) -> None: ...
 
     def secret(self, name: str) -> HostRequest[str]: ...
+
+    def resource(self, kind: type[T]) -> HostRequest[T]: ...
 
     def put_artifact(
         self, data: ArtifactData, kind: str, expires_ms: int | None

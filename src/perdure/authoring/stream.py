@@ -5,7 +5,8 @@ from functools import partial
 
 from perdure.authoring.context import TASK, WORKFLOW, WorkflowContext
 from perdure.authoring.texts import require_user_text
-from perdure.core.errors import OutsideRun
+from perdure.core.answers import RESERVED
+from perdure.core.errors import InputError, OutsideRun
 
 
 class Stream:
@@ -48,12 +49,12 @@ def stream(name: str) -> Stream:
     """
     workflow, task = WORKFLOW.get(), TASK.get()
     if workflow is not None:
-        return Stream(require_stream_name(name), partial(_append_in_turn, workflow), None)
+        return Stream(_own_name(name), partial(_append_in_turn, workflow), None)
     if task is None:
         raise OutsideRun(
             "perdure.stream is called outside a run", "call it in a workflow or a task"
         )
-    return Stream(require_stream_name(name), task.append, task.flush)
+    return Stream(_own_name(name), task.append, task.flush)
 
 
 def _append_in_turn(workflow: WorkflowContext, name: str, value: object) -> None:
@@ -67,3 +68,14 @@ def _append_in_turn(workflow: WorkflowContext, name: str, value: object) -> None
 
 def require_stream_name(name: object) -> str:
     return require_user_text("the name of a stream", name)
+
+
+def _own_name(name: object) -> str:
+    """The name of a stream that the program appends to."""
+    text = require_stream_name(name)
+    if text.startswith(RESERVED):
+        raise InputError(
+            f"stream {text!r} can't be appended to: names that begin with {RESERVED!r} are Perdure's",
+            "choose another name",
+        )
+    return text

@@ -135,6 +135,13 @@ class Task(Definition[P, R]):
         other.parks_failure = parks
         return other
 
+    def enclosing(self, fn: Callable[P, Any], name: str) -> "Task[P, R]":
+        """An unregistered copy with another function of the same signature, and another name."""
+        other = copy(self)
+        assert inspect.isfunction(fn)  # noqa: S101 - for the type checker
+        other.fn, other.name = fn, require_name("task", name)
+        return other
+
     def _require_transaction_first(self) -> None:
         if not self.is_async:
             raise InputError(

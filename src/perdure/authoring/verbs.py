@@ -68,6 +68,15 @@ def patched(patch: str, /) -> bool:
     return context.patched(text)
 
 
+def params(declared: type[T], /) -> T:
+    """The run's parameters as they are now: `perdure.params(Tuning)` in a `@workflow(params=Tuning)`.
+
+    They change only where the run takes in an operator's act (`Handle.update_params`), between two turns of the
+    workflow: a replay reads the same values at the same places. Each call returns a new object.
+    """
+    return workflow_context("perdure.params").params(declared)
+
+
 def sleep(duration: Duration) -> DurableOperation[None]:
     """Wait for `duration`, in seconds or as a timedelta. A sleeping run needs no memory and no process."""
     return made(Sleep(milliseconds(duration, "sleep")))

@@ -28,13 +28,13 @@ COMMANDS = (
     ("worker.command:worker", "Run an engine in one or more processes and restart them if they fail."),
     ("serve:serve", "Serve the dashboard and the HTTP API of a store."),
     ("tokens:audit_log", "List what was asked over the HTTP API, and by whom."),
-    ("runs.starting:run", "Run a workflow in this process and print its result."),
+    ("runs.starting:run_program", "Run a workflow in this process and print its result."),
     ("runs.acting:send", "Send a signal to a topic and key."),
-    ("explain:explain", "Why does a run not move? What happens next, and what moves it?"),
+    ("explain:explain_command", "Why does a run not move? What happens next, and what moves it?"),
     ("replay.command:replay", "Replay a run on the registered code, under a debugger if wanted."),
-    ("preflight:preflight", "Would every open run resume on the registered code?"),
-    ("inspecting:audit", "Compare the journal of each run with its ledger and its rows."),
-    ("inspecting:verify", "Is every journal entry as it was written?"),
+    ("preflight:preflight_command", "Would every open run resume on the registered code?"),
+    ("inspecting:audit_command", "Compare the journal of each run with its ledger and its rows."),
+    ("inspecting:verify_command", "Is every journal entry as it was written?"),
     ("backup:backup", "Copy a SQLite store while engines work on it."),
     ("move:move", "Move all runs to another store, open ones included."),
     ("hosts:hosts", "List the hosts, and whether each is alive."),
@@ -43,7 +43,12 @@ COMMANDS = (
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:
-    _name = _where.rpartition(":")[2].replace("_", "-")
+    _name = (
+        _where.rpartition(":")[2]
+        .removesuffix("_command")
+        .removesuffix("_program")
+        .replace("_", "-")
+    )
     app.command(f"perdure.cli.{_where}", name=_name, help=_help)
 
 GROUPS = (
@@ -52,29 +57,49 @@ GROUPS = (
         "Look at runs, and move them on.",
         "runs",
         (
-            ("list", "listing:list_runs", "List runs, the newest first."),
+            ("list", "listing:print_runs", "List runs, the newest first."),
             ("count", "listing:count", "Count runs."),
-            ("show", "showing:show", "Show a run, why it does not move, and its steps."),
+            ("show", "showing:show_run", "Show a run, why it does not move, and its steps."),
             ("watch", "showing:watch", "Show a run until it is over."),
             ("history", "books:history", "Print the journal of a run, with the postings beside."),
             ("ledger", "books:ledger", "Print the ledger of a run, its digits spelled out."),
-            ("start", "starting:start", "Start a run, which the workers of the store execute."),
+            ("start", "starting:start_run", "Start a run, which the workers of the store execute."),
             ("result", "acting:result", "Wait until a run is over, and print its result."),
             ("signal", "acting:signal", "Send a run a signal."),
+            ("ask", "acting:ask", "Send a run a request, and print its reply."),
             ("respond", "acting:respond", "Answer a step of a graph whose task responded with 202."),
-            ("pause", "acts:pause", "Pause runs."),
-            ("resume", "acts:resume", "End the pause of runs."),
+            ("pause", "acts:pause_runs", "Pause runs."),
+            ("resume", "acts:resume_runs", "End the pause of runs."),
             ("cancel", "acts:cancel", "Request that runs are cancelled."),
             ("stop", "acts:stop", "End runs as cancelled at once, without clean-up."),
-            ("approve", "acts:approve", "Approve runs that wait for approval."),
+            ("approve", "acts:approve_runs", "Approve runs that wait for approval."),
             ("retry-step", "acts:retry_step", "Begin the next logical attempt of a parked step."),
             ("skip-step", "acts:skip_step", "Settle a parked step without another attempt."),
+            ("update-params", "acts:update_params", "Change parameters of a run."),
             ("fork", "forking:fork", "Start a run that begins like another, and executes a step again."),
             ("retry", "forking:retry", "Start a run with the input of another."),
             ("diff", "forking:diff", "Compare two runs step by step."),
             ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
+            ("archive", "leaving:archive", "Move runs that are over to the archive."),
+            ("erase", "leaving:erase", "Erase the data of runs that are over, with receipts."),
+            ("purge", "leaving:purge", "Remove runs that are over from the store and the archive."),
             ("trace", "tracing:trace", "Print the spans of a run and its attempts as OTLP JSON."),
         ),
+    ),
+    (
+        "retention",
+        "The policies by which runs leave the store.",
+        "retention.commands",
+        (
+            ("list", "list_policies", "List the policies of an engine, and the runs that are due."),
+            ("run", "run_policies", "Apply the policies of an engine now."),
+        ),
+    ),
+    (
+        "store",
+        "Maintain the database.",
+        "retention",
+        (("compact", "compacting:compact", "Rewrite the store without free space."),),
     ),
     (
         "schedule",
@@ -82,14 +107,47 @@ GROUPS = (
         "schedules",
         (
             ("list", "reading:list_schedules", "List the schedules of a store."),
-            ("show", "reading:show", "Show a schedule, its next instants and its last ticks."),
+            ("show", "reading:show_schedule", "Show a schedule, its next instants and its last ticks."),
             ("ticks", "reading:ticks", "List what became of the newest ticks."),
             ("next", "reading:next_", "List the next instants at which a schedule ticks."),
-            ("pause", "acting:pause", "Pause a schedule."),
-            ("resume", "acting:resume", "End the pause of a schedule."),
+            ("pause", "acting:pause_schedule", "Pause a schedule."),
+            ("resume", "acting:resume_schedule", "End the pause of a schedule."),
             ("trigger", "acting:trigger", "Start one more run of a schedule at once."),
             ("backfill", "acting:backfill", "Start the runs of all ticks in a range."),
             ("delete", "acting:delete", "Delete a schedule; its runs stay."),
+        ),
+    ),
+    (
+        "bus",
+        "Look at event buses, and publish events again.",
+        "buses.bus",
+        (
+            ("list", "list_buses", "List the event buses of a store, and how far each is behind."),
+            ("show", "show", "Show an event bus, and why it takes no events."),
+            ("replay", "replay", "Publish events to one bus once more."),
+            ("remove", "remove", "Forget a bus that no engine has any more."),
+        ),
+    ),
+    (
+        "dlq",
+        "Look at events that a bus refused, and handle them.",
+        "buses.letters",
+        (
+            ("list", "list_letters", "List dead letters."),
+            ("show", "show", "Show a dead letter."),
+            ("replay", "replay", "Publish dead letters again."),
+            ("drop", "drop", "Delete dead letters."),
+        ),
+    ),
+    (
+        "limits",
+        "Look at limits, and change them.",
+        "limits.commands",
+        (
+            ("list", "list_limits", "List limits, the runs that hold them, and those that wait."),
+            ("show", "show", "Show a limit in each scope and for each key."),
+            ("set", "set_", "Replace numbers of a limit until they are reset."),
+            ("reset", "reset", "Let the numbers of the code hold again."),
         ),
     ),
     (

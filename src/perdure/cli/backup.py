@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from perdure.cli.output import console
-from perdure.cli.progress import Progress
+from perdure.cli.progress import ProgressLine
 from perdure.cli.store_setting import StoreOption, store_url
 from perdure.store.backup import back_up
 from perdure.store.inspection import Report
@@ -28,5 +28,5 @@ def backup(to: Path, /, *, store: StoreOption = None) -> int:
 
 
 async def _backed_up(url: str, to: Path) -> Report:
-    with Progress("copy, pages") as copied, Progress("verify, runs") as verified:
+    with ProgressLine("copy, pages") as copied, ProgressLine("verify, runs") as verified:
         return await back_up(url, to, copied.reach, lambda _: verified.advance())

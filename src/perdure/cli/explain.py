@@ -10,7 +10,9 @@ from perdure.cli.output import ReportOption, console, moment, print_json, printa
 from perdure.cli.store_setting import StoreOption
 
 
-def explain(run: str, /, *, store: StoreOption = None, output: ReportOption = "table") -> int:
+def explain_command(
+    run: str, /, *, store: StoreOption = None, output: ReportOption = "table"
+) -> int:
     """Say why a run does not move, what happens next by itself, and which command moves it.
 
     Parameters

@@ -3,19 +3,19 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
-from perdure import Engine, InputError
+from perdure import Engine, EngineServices, InputError
 from perdure.cli.store_setting import existing_store, store_url
 
 
 @asynccontextmanager
-async def front_end(given: str | None) -> AsyncIterator[Engine]:
+async def front_end(given: str | None, **services: Unpack[EngineServices]) -> AsyncIterator[Engine]:
     """Opens an engine with `hosts=False` on the store that the command uses. The store must exist."""
     url = store_url(given)
     async with existing_store(url):
         pass  # an engine would create it
-    async with Engine(url, hosts=False) as engine:
+    async with Engine(url, hosts=False, **services) as engine:
         yield engine
 
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from perdure.cli.exit_codes import FAILED
 from perdure.cli.output import ReportOption, console, plain, print_json, printable
-from perdure.cli.progress import Progress
+from perdure.cli.progress import ProgressLine
 from perdure.cli.store_setting import StoreOption, existing_store
 from perdure.core.errors import InputError
 from perdure.core.ids import RunId, parse_run_id
@@ -33,7 +33,7 @@ HeadsOption = Annotated[
 RunIds = list[RunId] | None
 
 
-def audit(
+def audit_command(
     *, run: RunsOption | None = None, store: StoreOption = None, output: ReportOption = "table"
 ) -> int:
     """Compare the journal of each run with its ledger and its rows. The exit code is 1 if there are findings."""
@@ -44,7 +44,7 @@ def audit(
     return _print(asyncio.run(_inspected("audit", store, run, inspect)), output)
 
 
-def verify(
+def verify_command(
     *,
     run: RunsOption | None = None,
     heads: HeadsOption = None,
@@ -76,7 +76,7 @@ async def _inspected(
     run_ids = [parse_run_id(run) for run in runs] if runs else None
     async with existing_store(url) as store:
         total = await store.count_all_runs() if run_ids is None else len(run_ids)
-        with Progress(what, total) as progress:
+        with ProgressLine(what, total) as progress:
             return await inspect(store, run_ids, lambda _: progress.advance())
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from perdure.cli.output import console
-from perdure.cli.progress import Progress
+from perdure.cli.progress import ProgressLine
 from perdure.client.hosts import host_list
 from perdure.core.errors import InputError, StoreDamaged, StoreMoved
 from perdure.host.clock import HostSources
@@ -56,7 +56,7 @@ async def _moved(from_: str, to: str) -> tuple[Moved, float]:
             raise InputError(f"{source.name} is both stores", "pass two stores")
         sources = HostSources()
         move_id = sources.entropy(8).hex()
-        with Progress("copy, rows") as copied, Progress("compare, rows") as compared:
+        with ProgressLine("copy, rows") as copied, ProgressLine("compare, rows") as compared:
             bars = {"copy": copied, "compare": compared}
             moved = await move_store(
                 source,
@@ -96,7 +96,7 @@ async def _ready_source(url: str) -> DeadHosts:
 
 
 async def _require_sound(store: Store) -> None:
-    with Progress("verify, runs", 2 * await store.count_all_runs()) as progress:
+    with ProgressLine("verify, runs", 2 * await store.count_all_runs()) as progress:
         for inspect in (verify_store, audit_store):
             report = await inspect(store, on_run=lambda _: progress.advance())
             if not report.is_clean:

@@ -8,9 +8,9 @@ from cyclopts import Parameter
 from perdure import Engine, Preflight
 from perdure.cli.exit_codes import FAILED
 from perdure.cli.output import Column, ReportOption, console, plain, print_json, printable, table_of
-from perdure.cli.progress import Progress
+from perdure.cli.progress import ProgressLine
 from perdure.cli.user_code import EngineStoreOption, load_engine
-from perdure.client.engine_summary import parts_of
+from perdure.client.engine_summary import engine_parts
 from perdure.client.preflight import preflight_store
 from perdure.engine.programs.preflight import VersionUse
 from perdure.store.opening import open_store
@@ -26,7 +26,7 @@ _VERSIONS: list[Column[VersionUse]] = [
 ]
 
 
-def preflight(
+def preflight_command(
     target: str,
     /,
     *,
@@ -53,10 +53,10 @@ def preflight(
 
 
 async def _checked(engine: Engine, url: str | None, programs: list[str] | None) -> Preflight:
-    parts = parts_of(engine)
+    parts = engine_parts(engine)
     opened = await open_store(url or parts.url, as_it_is=True)
     try:
-        with Progress("preflight, runs", await opened.count_open_runs()) as progress:
+        with ProgressLine("preflight, runs", await opened.count_open_runs()) as progress:
             return await preflight_store(
                 opened,
                 parts.codec,

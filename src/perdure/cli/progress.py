@@ -20,7 +20,7 @@ from perdure.cli.output import console
 SHOWN_AFTER_S = 1.0
 
 
-class Progress:
+class ProgressLine:
     """Counts what is done. The bar appears after a second, and is gone when the block ends."""
 
     def __init__(self, what: str, total: int | None = None, screen: Console | None = None) -> None:

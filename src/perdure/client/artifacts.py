@@ -69,6 +69,12 @@ def _require_ref(ref: object) -> ArtifactRef:
     return ref
 
 
+def archive_from(given: object) -> ArtifactStore | None:
+    """What an engine was given as its archive."""
+    found = artifacts_from(given)
+    return None if found is None else found.store
+
+
 def artifacts_from(given: object) -> Artifacts | None:
     """What an engine was given as its place for artifacts."""
     if given is None or isinstance(given, Artifacts):

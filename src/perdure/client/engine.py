@@ -16,7 +16,9 @@ from perdure.authoring.response import OK
 from perdure.authoring.tags import TagValue
 from perdure.authoring.texts import require_user_text
 from perdure.authoring.values.upcaster import reading_old_shapes
+from perdure.client.admission_terms import StartTerms
 from perdure.client.artifacts import EngineArtifacts
+from perdure.client.buses import Buses
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
 from perdure.client.deployments import (
     GraphVersion,
@@ -34,15 +36,19 @@ from perdure.client.engine_arguments import (
     take_program,
 )
 from perdure.client.engine_services import EngineServices, services_from
+from perdure.client.limits import Limits
 from perdure.client.preflight import (
     preflight_closed_engine,
     preflight_open_engine,
     require_program_names,
 )
 from perdure.client.queues import require_queue_names, warn_of_unknown_queues
+from perdure.client.retention import EngineRetention
 from perdure.client.runs.comparing import RunDiff, compare_runs
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.lists import RunLists
+from perdure.client.runs.parameters import with_first_parameters
+from perdure.client.runs.status import RunStatus
 from perdure.client.schedules.schedules import Schedules
 from perdure.client.signals import send_to_mailbox
 from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, require_key
@@ -71,14 +77,14 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine(RunLists, Schedules):
+class Engine(RunLists, Schedules, Buses):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
     executes. With `hosts=False` it owns and executes nothing: it reads, starts runs and sends messages, and other
     engines on the store execute the runs. `codec` may encrypt what is stored. `artifacts` is a place for large results
     (a directory, or an `ArtifactStore`), `secrets` are asked for the secrets that tasks read, the `authorizer` decides
-    who may act on runs as an operator, and `on_alert` is called with each alert.
+    who may act on runs as an operator, `on_alert` is called with each alert, and `resources` make what tasks share.
     """
 
     def __init__(
@@ -91,7 +97,7 @@ class Engine(RunLists, Schedules):
         hosts: bool = True,
         **services: Unpack[EngineServices],
     ) -> None:
-        """`services` are those of `EngineServices`: `artifacts`, `secrets`, `authorizer` and `on_alert`."""
+        """`services` are those of `EngineServices`, such as `artifacts` and `secrets`."""
         self._url = require_user_text("the URL of a store", url, MAX_KEY_LENGTH)
         self._queues = require_queue_names(queues)
         self._settings = require_engine_settings(settings)
@@ -117,11 +123,6 @@ class Engine(RunLists, Schedules):
         return self._hosts
 
     @property
-    def is_open(self) -> bool:
-        """Whether `open` has begun and `close` has not."""
-        return self._host is not None
-
-    @property
     def clock_skew(self) -> float:
         """How many seconds this machine's clock is ahead of the store's clock, which decides timers and leases.
 
@@ -134,18 +135,35 @@ class Engine(RunLists, Schedules):
         """The artifacts that tasks have stored."""
         return EngineArtifacts(self._require_host)
 
+    @property
+    def retention(self) -> EngineRetention:
+        """Archives, erases and purges runs that are over."""
+        return EngineRetention(self._require_host)
+
     def replace(
-        self, *, queues: Sequence[str] | None = None, settings: Settings | None = None
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        settings: Settings | None = None,
+        hosts: bool | None = None,
     ) -> "Engine":
-        """A closed engine like this one, with the given queues or settings."""
+        """A closed engine like this one, with the given queues, settings or `hosts`."""
         other = copy(self)
         other._store = other._host = None
+        other._hosts = require_hosts(
+            self._hosts if hosts is None else hosts, queues if queues is not None else self._queues
+        )
         if queues is not None:
             other._queues = require_queue_names(queues)
-            require_hosts(self._hosts, other._queues)
+            require_hosts(other._hosts, other._queues)
         if settings is not None:
             other._settings = require_engine_settings(settings)
         return other
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of programs, and the runs that wait for them."""
+        return Limits(self._require_host)
 
     async def open(self) -> None:
         """Open the store and start the host; `async with` does it for you."""
@@ -230,6 +248,7 @@ class Engine(RunLists, Schedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> Handle[R]:
         """Start a workflow; returns when the run and the intent of its first step are durable.
 
@@ -242,11 +261,14 @@ class Engine(RunLists, Schedules):
         `if_ended` decides what happens if the run that holds the key failed or was cancelled: "return" returns its
         handle and logs a warning, "rerun" starts a new run with these arguments, which takes the key over, and "raise"
         raises `KeySpent`. A completed run is always returned.
+
+        If the program has a `Limit`, the run may be pending before it begins. The `terms` say so, too: `priority`,
+        `delay`, `approval`, `debounce` and `max_wait`, which `StartTerms` describes.
         """
         program = take_program(call)
         require_if_ended(if_ended)
         host = self._require_host()
-        start = prepare_start(host, program, call.arguments, key, scope, tags)
+        start = prepare_start(host, program, call.arguments, key, scope, tags, terms)
         return await start_one(host, start, if_ended)
 
     async def start_many(
@@ -257,6 +279,7 @@ class Engine(RunLists, Schedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> list[Handle[R]]:
         """Start many runs with shared commits. `keys` has one key for each call, and all runs get the `tags`;
         `if_ended` is as in `start`.
@@ -276,7 +299,7 @@ class Engine(RunLists, Schedules):
                 what = f"{len(key_of_each)} keys for {len(calls)} calls"
                 raise InputError(what, "pass one key for each")
             starts = [
-                prepare_start(host, take_program(call), call.arguments, key, scope, tags)
+                prepare_start(host, take_program(call), call.arguments, key, scope, tags, terms)
                 for call, key in zip(calls, key_of_each, strict=True)
             ]
         except BaseException:
@@ -295,10 +318,12 @@ class Engine(RunLists, Schedules):
         tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> Handle[Any]:
         """Start the active version of a deployed graph, as `start` starts a workflow.
 
-        `version` names the active version, or one that was never active, for a trial.
+        `version` names the active version, or one that was never active, for a trial. If the graph declares parameters,
+        `params` in the input gives their first values.
         """
         require_if_ended(if_ended)
         dispatcher = self._require_host().dispatcher
@@ -306,7 +331,8 @@ class Engine(RunLists, Schedules):
         arguments = require_input_fields(name, {} if input is None else input)
         chosen = version_to_start(name, version, await dispatcher.catalogue.versions(name))
         program, host = dispatcher.programs.deployed(name, chosen), self._require_host()
-        start = prepare_start(host, program, arguments, key, scope, tags)
+        arguments = with_first_parameters(program, arguments)
+        start = prepare_start(host, program, arguments, key, scope, tags, terms)
         return await start_one(host, start, if_ended)
 
     async def find(

@@ -1,6 +1,6 @@
 """Validation of the arguments of an engine, its starts and its searches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.authoring.call import Call
@@ -9,6 +9,7 @@ from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError
 from perdure.core.runs.authority import AllowAll, Authorizer
 from perdure.host.alerts import OnAlert
+from perdure.host.bus.bus import EventBus
 from perdure.host.secrets import SecretProvider
 from perdure.host.settings import Settings
 from perdure.host.tracing import Tracing
@@ -39,6 +40,15 @@ def require_secret_providers(given: object) -> tuple[SecretProvider, ...]:
         raise InputError(
             f"secrets is {given!r:.200}", "pass a list of providers: [EnvironmentSecrets()]"
         )
+    return tuple(given)
+
+
+def require_buses(given: object) -> tuple[EventBus, ...]:
+    if not isinstance(given, list | tuple) or not all(isinstance(b, EventBus) for b in given):
+        raise InputError(f"buses is {given!r:.200}", "pass a list of buses: [Subscriber(...)]")
+    names = [bus.name for bus in given]
+    if len(set(names)) < len(names):
+        raise InputError(f"two buses have one name: {names}", "pass name='...' to one of them")
     return tuple(given)
 
 
@@ -100,3 +110,18 @@ def require_tracing(tracing: Tracing | None) -> Tracing | None:
             f"tracing is {tracing!r:.100}", "pass perdure.integrations.otel.OpenTelemetry()"
         )
     return tracing
+
+
+def require_resources(given: object) -> Mapping[type, Callable[[], Any]]:
+    if isinstance(given, Mapping):
+        wrong = [f"{kind!r}: {make!r}" for kind, make in given.items() if not _is_made(kind, make)]
+        if not wrong:
+            return dict(given)
+        given = f"{{{wrong[0]}}}"
+    raise InputError(
+        f"resources is {given}", "pass a dict of functions by type: {Client: make_client}"
+    )
+
+
+def _is_made(kind: object, make: object) -> bool:
+    return isinstance(kind, type) and callable(make)

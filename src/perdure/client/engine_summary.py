@@ -14,7 +14,7 @@ class EngineSummary(NamedTuple):
     programs: tuple[str, ...]
 
 
-def summary_of(engine: Engine) -> EngineSummary:
+def engine_summary(engine: Engine) -> EngineSummary:
     """The store, queues and programs of an open engine."""
     dispatcher = engine._require_host().dispatcher
     programs = tuple(sorted(dispatcher.programs.names()))
@@ -30,5 +30,5 @@ class EngineParts(NamedTuple):
     """Whether texts may show payloads."""
 
 
-def parts_of(engine: Engine) -> EngineParts:
+def engine_parts(engine: Engine) -> EngineParts:
     return EngineParts(engine._url, engine._codec, engine.settings.reveal_payloads)

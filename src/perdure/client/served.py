@@ -5,20 +5,26 @@ from typing import Any
 
 from perdure.client.engine import Engine
 from perdure.client.runs.acts import Receipt
-from perdure.client.runs.handle import Handle, _status_of
+from perdure.client.runs.handle import Handle
 from perdure.client.runs.lists import RunSummary, summary_of
+from perdure.client.runs.status import status_of
 from perdure.core.errors import RunDiverged, UnknownRun
 from perdure.core.ids import RunId
 from perdure.core.runs.acts import Decision, act_guid
 from perdure.host.host import Host
 
-status_of_run = _status_of
+status_of_run = status_of
 """The status that users see of a run, from its row."""
 
 
 def host_of_engine(engine: Engine) -> Host:
     """The open host of an engine. Raises if the caller is not on its event loop."""
     return engine._require_host()
+
+
+def is_open(engine: Engine) -> bool:
+    """Whether `open` has begun and `close` has not."""
+    return engine._host is not None
 
 
 def engine_to_serve(engine: Engine, url: str | None = None, *, executes: bool) -> Engine:

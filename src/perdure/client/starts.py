@@ -8,6 +8,7 @@ from perdure.authoring.program import Program
 from perdure.authoring.registry import register
 from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
+from perdure.client.admission_terms import terms_from
 from perdure.client.large import encode_input
 from perdure.client.runs.handle import Handle
 from perdure.client.start_keys import (
@@ -19,7 +20,7 @@ from perdure.client.start_keys import (
     require_key,
     scoped_key,
 )
-from perdure.core.errors import RunExists
+from perdure.core.errors import InputError, RunExists, RunJoined
 from perdure.core.ids import RunId
 from perdure.core.secrets import refuse_secrets
 from perdure.host.host import Host
@@ -34,6 +35,7 @@ def prepare_start(
     key: str | None,
     scope: str,
     tags: Mapping[str, TagValue] | None = None,
+    terms: Mapping[str, Any] | None = None,
 ) -> RunStart:
     """Validate a start and encode its arguments. Registers a program that is not deployed.
 
@@ -46,17 +48,26 @@ def prepare_start(
     require_user_text("a scope", scope, least=0)
     payload, run_id = encode_input(host, arguments)
     program.check_input(host.dispatcher.codec, payload)
+    asked = terms_from(terms or {}, key)
+    if asked is not None and asked.debounce_ms and run_id is not None:
+        raise InputError(
+            "a start with debounce, whose input is larger than a payload may be",
+            "store the input as an artifact, and pass its reference",
+        )
     texts = tag_texts({} if tags is None else tags)
     refuse_secrets(host.context.caller_codec, key or "", *texts.values())
     tracing = host.context.services.tracing
     trace = None if tracing is None else tracing.context()
-    return RunStart(program, payload, key, scope, tags=texts, run_id=run_id, trace=trace)
+    return RunStart(
+        program, payload, key, scope, tags=texts, run_id=run_id, trace=trace, terms=asked
+    )
 
 
 async def start_one(host: Host, start: RunStart, if_ended: IfEnded) -> Handle[Any]:
     """A handle of the started run, or of the run that holds its key."""
     joined = current(host.dispatcher)
-    if joined is None and start.key is not None:
+    is_debounced = start.terms is not None and start.terms.debounce_ms > 0
+    if joined is None and start.key is not None and not is_debounced:
         # Look up the key before the program is driven: a taken key would waste that work.
         for holder in (await key_holders(host.dispatcher.store, [start])).values():
             return await handle_of_holder(host, start, None, if_ended, holder)
@@ -120,8 +131,15 @@ async def _handle_of_start(
     begun: asyncio.Future[RunId] | None = None,
 ) -> Handle[Any]:
     """A handle of the run once it is durable. Begins the start, unless the caller has `begun` it."""
+    if joined is not None and start.is_limited:
+        raise InputError(
+            f"{start.workflow.noun} {start.workflow.name!r} has a limit, or its start waits, inside a transaction",
+            "start it when the transaction is committed",
+        )
     try:
         run_id = await (begun or (joined.start if joined else host.begin_run)(start))
+    except RunJoined as other:
+        return Handle(host, RunId(other.run_id))
     except RunExists as taken:
         return await handle_of_holder(host, start, joined, if_ended, RunId(taken.run_id))
     return Handle(host, run_id, start.workflow, joined, is_new=True)

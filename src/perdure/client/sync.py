@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import (
-    AsyncGenerator,
     Coroutine,
     Iterable,
     Iterator,
@@ -12,39 +11,33 @@ from collections.abc import (
 from contextlib import contextmanager, suppress
 from threading import Event, Thread, current_thread
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack
 
 from perdure.authoring.call import discard
 from perdure.authoring.durations import Duration
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.response import OK
-from perdure.authoring.signal import Signal
 from perdure.authoring.tags import TagValue
+from perdure.client.admission_terms import StartTerms
 from perdure.client.caller_checks import require_no_workflow
 from perdure.client.deployments import GraphVersion
 from perdure.client.engine import Engine
 from perdure.client.engine_services import EngineServices
+from perdure.client.limits import Limits
 from perdure.client.runs.comparing import RunDiff
-from perdure.client.runs.fork_requests import ForkPreview
-from perdure.client.runs.handle import Handle, RunStatus
 from perdure.client.runs.lists import Page, RunFilters, RunSummary
-from perdure.client.runs.streams import Abandoned, Chunk
-from perdure.client.runs.sync_acts import SyncActs
-from perdure.client.runs.sync_history import SyncHistoryMethods
-from perdure.client.runs.waits import Waits
+from perdure.client.runs.status import RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.client.sync_artifacts import SyncArtifacts
+from perdure.client.sync_buses import SyncBuses
+from perdure.client.sync_handle import SyncHandle
+from perdure.client.sync_retention import SyncRetention
 from perdure.client.sync_schedules import SyncSchedules
 from perdure.client.sync_transaction import SyncTransaction, TransactionTask
 from perdure.core.codec import Codec
 from perdure.core.errors import EngineClosed, InputError, PerdureError
 from perdure.core.graph.model import Graph
-from perdure.core.ids import RunId
-from perdure.core.journal.entry import Entry
-from perdure.core.runs.acts import Actor
-from perdure.core.runs.description import Description
-from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.listing import MAX_LIMIT
 from perdure.engine.programs.preflight import Preflight
 from perdure.host.runs.memory import WarmMemory
@@ -186,10 +179,13 @@ class SyncEngine(SyncSchedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> "SyncHandle[R]":
         """Start a workflow, as `Engine.start`."""
         self._require_loop(call)
-        starting = self._engine.start(call, key=key, scope=scope, tags=tags, if_ended=if_ended)
+        starting = self._engine.start(
+            call, key=key, scope=scope, tags=tags, if_ended=if_ended, **terms
+        )
         return SyncHandle(self, self.wait_for(starting))
 
     def find(
@@ -207,11 +203,12 @@ class SyncEngine(SyncSchedules):
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> list["SyncHandle[R]"]:
         """Start many runs with shared commits, as `Engine.start_many`."""
         self._require_loop(*(calls if isinstance(calls, Sequence) else ()))
         starting = self._engine.start_many(
-            calls, keys=keys, scope=scope, tags=tags, if_ended=if_ended
+            calls, keys=keys, scope=scope, tags=tags, if_ended=if_ended, **terms
         )
         started = self.wait_for(starting)
         return [SyncHandle(self, handle) for handle in started]
@@ -226,12 +223,17 @@ class SyncEngine(SyncSchedules):
         tags: Mapping[str, TagValue] | None = None,
         version: str | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> "SyncHandle[Any]":
         """Start a deployed graph by name, as `Engine.start_graph`."""
-        starting = self._engine.start_graph(
-            name, input, key=key, scope=scope, tags=tags, version=version, if_ended=if_ended
-        )
+        how: Any = {"tags": tags, "version": version, "if_ended": if_ended, **terms}
+        starting = self._engine.start_graph(name, input, key=key, scope=scope, **how)
         return SyncHandle(self, self.wait_for(starting))
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of programs: `engine.wait_for(engine.limits.list())`."""
+        return self._engine.limits
 
     def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
         """Deploy a version of a graph, as `Engine.deploy`."""
@@ -296,6 +298,16 @@ class SyncEngine(SyncSchedules):
         """The artifacts that tasks have stored."""
         return SyncArtifacts(self, self._engine.artifacts)
 
+    @property
+    def buses(self) -> SyncBuses:
+        """The event buses of the store."""
+        return SyncBuses(self, self._engine.buses)
+
+    @property
+    def retention(self) -> SyncRetention:
+        """Archives, erases and purges runs that are over."""
+        return SyncRetention(self, self._engine.retention)
+
     @contextmanager
     def transaction(self) -> Iterator[SyncTransaction]:
         """A transaction of the engine's own, as `Engine.transaction`. The block commits when it ends."""
@@ -334,139 +346,6 @@ class SyncEngine(SyncSchedules):
             return self.wait_for(self._engine.preflight(programs))
         finally:
             self._stop_thread()
-
-
-class SyncHandle(SyncHistoryMethods, SyncActs[R]):
-    """A run, for sync code. Each method is the sync form of the same method of `Handle`."""
-
-    _engine: SyncEngine
-
-    def __init__(self, engine: SyncEngine, handle: Handle[R]) -> None:
-        self._engine = engine
-        self._handle = handle
-
-    @property
-    def run_id(self) -> RunId:
-        return self._handle.run_id
-
-    @property
-    def is_new(self) -> bool:
-        return self._handle.is_new
-
-    @property
-    def _of_run(self) -> Handle[R]:
-        return self._handle
-
-    def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._engine.wait_for(work)
-
-    def result(self, timeout: Duration | None = None) -> R:
-        return self._engine.wait_for(self._handle.result(timeout))
-
-    def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - as in Handle
-        self._engine.wait_for(self._handle.signal(signal, value, id=id))
-
-    def respond(
-        self,
-        step: str,
-        value: object = None,
-        *,
-        code: int = OK,
-        id: str | None = None,  # noqa: A002 - as in Handle
-    ) -> None:
-        self._engine.wait_for(self._handle.respond(step, value, code=code, id=id))
-
-    def fork(
-        self,
-        step: str = "root",
-        *,
-        set: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
-        input: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
-        signals: bool = True,
-        reason: str = "",
-        by: Actor | None = None,
-        id: str | None = None,  # noqa: A002 - as in Handle
-    ) -> "SyncHandle[R]":
-        forking = self._handle.fork(
-            step, set=set, input=input, signals=signals, reason=reason, by=by, id=id
-        )
-        return SyncHandle(self._engine, self._engine.wait_for(forking))
-
-    def preview_fork(
-        self,
-        step: str = "root",
-        *,
-        set: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
-        input: Mapping[str, Any] | None = None,  # noqa: A002 - as in Handle
-        signals: bool = True,
-        id: str | None = None,  # noqa: A002 - as in Handle
-    ) -> ForkPreview:
-        previewing = self._handle.preview_fork(step, set=set, input=input, signals=signals, id=id)
-        return self._engine.wait_for(previewing)
-
-    def retry(
-        self,
-        reason: str = "",
-        *,
-        by: Actor | None = None,
-        id: str | None = None,  # noqa: A002 - as in Handle
-    ) -> "SyncHandle[R]":
-        return self.fork(reason=reason, by=by, id=id)
-
-    def waits(self) -> Waits:
-        return self._engine.wait_for(self._handle.waits())
-
-    def describe(self) -> Description:
-        return self._engine.wait_for(self._handle.describe())
-
-    def explain(self) -> Explanation:
-        return self._engine.wait_for(self._handle.explain())
-
-    def status(self) -> RunStatus:
-        return self._engine.wait_for(self._handle.status())
-
-    def runs(self) -> dict[RunId, RunStatus]:
-        return self._engine.wait_for(self._handle.runs())
-
-    def published(self) -> dict[str, Any]:
-        return self._engine.wait_for(self._handle.published())
-
-    def events(self, first: int = 0, *, follow: bool = True) -> Iterator[Entry]:
-        entries = self._handle.events(first, follow=follow)
-        while (entry := self._engine.wait_for(anext(entries, None))) is not None:
-            yield entry
-
-    @overload
-    def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: Literal[True]
-    ) -> Iterator[Chunk[T]]: ...
-    @overload  # a union, such as `str | None`, is no `type[T]`
-    def stream(
-        self, name: str, *, of: object = ..., start: int = 0, completed_only: Literal[True]
-    ) -> Iterator[Chunk[Any]]: ...
-    @overload
-    def stream(
-        self, name: str, *, of: type[T], start: int = 0, completed_only: bool = False
-    ) -> Iterator[Chunk[T] | Abandoned]: ...
-    @overload
-    def stream(
-        self, name: str, *, of: object = ..., start: int = 0, completed_only: bool = False
-    ) -> Iterator[Chunk[Any] | Abandoned]: ...
-    def stream(
-        self, name: str, *, of: Any = object, start: int = 0, completed_only: bool = False
-    ) -> Iterator[Any]:
-        options: Any = {"of": of, "start": start, "completed_only": completed_only}
-        return self._each(self._handle.stream(name, **options))
-
-    def _each(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
-        try:
-            while (item := self._engine.wait_for(anext(items, None))) is not None:
-                yield item
-        except GeneratorExit:
-            # The reader stopped early.
-            with suppress(EngineClosed):
-                self._engine.wait_for(items.aclose())
-            raise
 
 
 def run(

@@ -6,20 +6,22 @@ find by run and entry.
 """
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 import msgspec
 
 from perdure.core.errors import PerdureError
 from perdure.core.ids import RunId
 from perdure.core.journal.entry import HASH_BYTES, Entry, genesis
-from perdure.core.journal.events import Event, ExecutionStarted
+from perdure.core.journal.events import Event, ExecutionStarted, started_of
 from perdure.core.journal.invariants import violations
 from perdure.core.journal.postings import effect_of
 from perdure.core.journal.state import TERMINAL, fold
 from perdure.core.ledger import AccountId, digits_of
 from perdure.core.list_rows import ListRows, list_differences
-from perdure.core.messages import damage_of_sent
+from perdure.core.messages import START, damage_of_sent
 from perdure.core.obligations import Lifetime, Outstanding, missing, obligations_of
+from perdure.core.runs.erasing import read_erasure
 
 NO_RUN = RunId("")
 """The run id of findings about the store as a whole."""
@@ -43,6 +45,8 @@ class RunRowSummary(msgspec.Struct, frozen=True):
     chain: str | None = None
     closed_at_ms: int | None = None
     scope: str = ""
+    epoch: int = 1
+    """0 while the run is pending."""
 
 
 class Books(msgspec.Struct, frozen=True):
@@ -57,6 +61,8 @@ class Books(msgspec.Struct, frozen=True):
     """Why the database can't read the run's rows; `None` if it can."""
     listed: ListRows | None = None
     """What lists find the run by; `None` if it was not read."""
+    receipt: str | None = None
+    """The receipt of what was erased; `None` if there is none."""
 
 
 def unreadable(run_id: RunId, error: Exception) -> Books:
@@ -120,6 +126,7 @@ def audit_books(books: Books, now_ms: int | None = None) -> list[AuditFinding]:
     findings += _audit_obligations(books, journal, now_ms)
     findings += _audit_sent(books, end)
     findings += _audit_lists(books, journal)
+    findings += _audit_place(books)
     return findings
 
 
@@ -166,8 +173,8 @@ def _audit_first_entry(
     run_id: RunId, ending: RunRowSummary, journal: Sequence[_Recorded]
 ) -> Iterator[AuditFinding]:
     """The start key, the scope and the program that the row names are those of the first entry."""
-    first = journal[0].event if journal and journal[0].seq == 0 else None
-    if not isinstance(first, ExecutionStarted):
+    first = _started(journal)
+    if first is None:
         return
     key = key_in_row(ending, first)
     if ending.key != key:
@@ -178,11 +185,32 @@ def _audit_first_entry(
         yield AuditFinding(run_id, 0, f"{column}_differs", what)
 
 
+def _started(journal: Sequence[_Recorded]) -> ExecutionStarted | None:
+    """The first entry, or the one after the approval, if it is there."""
+    if not journal or journal[0].seq != 0:
+        return None
+    return started_of([entry.event for entry in journal[:2]])
+
+
+def _audit_place(books: Books) -> Iterator[AuditFinding]:
+    """A pending run has a place in line, and no other run has one: without it the run would never begin."""
+    ending, rows = books.ending, books.listed
+    if ending is None or rows is None:
+        return
+    is_pending = ending.epoch == 0 and ending.closed_at_ms is None
+    if is_pending and not rows.is_in_line:
+        what = "the run is pending, and has no place in line: it would never begin"
+        yield AuditFinding(books.run_id, 0, "place_missing", what)
+    if rows.is_in_line and not is_pending:
+        what = "the run is not pending, and has a place in line"
+        yield AuditFinding(books.run_id, 0, "place_surplus", what)
+
+
 def _audit_lists(books: Books, journal: Sequence[_Recorded]) -> Iterator[AuditFinding]:
     """Lists find the run by what its first and last entries say. Needs a complete journal."""
     ending, rows = books.ending, books.listed
-    first = journal[0].event if journal and journal[0].seq == 0 else None
-    if not isinstance(first, ExecutionStarted) or ending is None or rows is None:
+    first = _started(journal)
+    if first is None or ending is None or rows is None:
         return
     if len(journal) != ending.seq:
         return
@@ -223,6 +251,8 @@ def _audit_obligations(
     ending = books.ending
     if ending is None or ending.closed_at_ms is not None or len(journal) != ending.seq:
         return
+    if not journal:
+        return  # it has not begun
     opened = {
         step: entry.seq
         for entry in journal
@@ -257,6 +287,7 @@ def verify_books(books: Books) -> list[AuditFinding]:
         for entry in entries
         if entry.erased is not None and not _was_erased(entry)
     )
+    findings += _without_receipt(books)
     broken = _broken_links(books)
     for link in sorted(broken):
         if link - 1 in broken and link - 1 > 0:
@@ -314,9 +345,25 @@ def _was_erased(entry: Entry) -> bool:
     return (
         entry.sealed is None
         and entry.erased is not None
-        and len(entry.erased) == HASH_BYTES
+        and len(entry.erased) in (HASH_BYTES, 2 * HASH_BYTES)
         and any(entry.erased)
     )
+
+
+def _without_receipt(books: Books) -> Iterator[AuditFinding]:
+    """Entries with other texts than their hashes cover, if the receipt of an erasure does not say so."""
+    redacted = [entry for entry in books.entries if entry.is_redacted]
+    if not redacted:
+        return
+    try:
+        listed = {} if books.receipt is None else read_erasure(books.receipt).redacted
+    except PerdureError as error:
+        yield AuditFinding(books.run_id, redacted[0].seq, "receipt_unreadable", error.what)
+        return
+    for entry in redacted:
+        if listed.get(entry.seq) != sha256(entry.body.encode()).hexdigest():
+            what = "its texts were erased, and no receipt has what it is now"
+            yield AuditFinding(books.run_id, entry.seq, "entry_altered", what)
 
 
 def _missing(books: Books) -> Iterator[AuditFinding]:
@@ -332,8 +379,13 @@ def _missing(books: Books) -> Iterator[AuditFinding]:
         due = max(due, entry.seq + 1)
     if due < expected:
         yield _gap(books.run_id, due, expected)
-    if not books.entries and books.ending is not None and not expected:
+    if not books.entries and books.ending is not None and not expected and not _has_input(books):
         yield AuditFinding(books.run_id, 0, "entry_missing", "a run without any entry")
+
+
+def _has_input(books: Books) -> bool:
+    """Whether the store has the input of a run that has not begun."""
+    return any(message.kind == START for message in books.outstanding.messages.values())
 
 
 def _gap(run_id: RunId, first: int, end: int) -> AuditFinding:

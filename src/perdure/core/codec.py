@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ from perdure.core.errors import NotDecodable, NotEncodable, PayloadTooLarge
 from perdure.core.ids import RunId
 from perdure.core.limits import MAX_PAYLOAD_BYTES
 from perdure.core.models import decode_model, encode_model
+from perdure.core.parts import with_parts
+from perdure.core.text_types import is_text_type, text_of, value_of
 
 T = TypeVar("T")
 
@@ -79,7 +81,7 @@ class JsonCodec:
     """The default: JSON by msgspec, keys in sorted order, so that equal values hash alike."""
 
     def __init__(self) -> None:
-        self._encoder = msgspec.json.Encoder(order="deterministic", enc_hook=encode_model)
+        self._encoder = msgspec.json.Encoder(order="deterministic", enc_hook=_encode_unknown)
 
     def encode(self, value: object, *, limit: int = MAX_PAYLOAD_BYTES) -> bytes:
         try:
@@ -98,16 +100,42 @@ class JsonCodec:
         return payload
 
     def _encode_otherwise(self, value: object, error: Exception) -> bytes:
-        """Encode a value that the sorting encoder refused: int and enum keys become strings."""
+        """Encode a value that the sorting encoder refused: keys that are no text, sets that can't be sorted."""
         if not isinstance(error, TypeError):
             raise _not_encodable(value, error) from error
         try:
             json.loads(
-                msgspec.json.encode(value, enc_hook=encode_model), object_pairs_hook=_refuse_twins
+                msgspec.json.encode(value, enc_hook=_encode_unknown),
+                object_pairs_hook=_refuse_twins,
             )
-            return self._encoder.encode(_plain(value))
+            try:
+                return self._encoder.encode(_plain(value, order="deterministic"))
+            except TypeError:
+                return self._encode_parts(value)
         except (TypeError, ValueError, RecursionError) as error_again:
             raise _not_encodable(value, error_again) from error_again
+
+    def _encode_parts(self, value: object) -> bytes:
+        """Encode a value whose parts may need it, too. Items of a set are in the order of their bytes."""
+        try:
+            return self._encoder.encode(value)
+        except TypeError:
+            if isinstance(value, set | frozenset):
+                return b"[" + b",".join(sorted(map(self._encode_parts, value))) + b"]"
+            if isinstance(value, list | tuple):
+                return b"[" + b",".join(map(self._encode_parts, value)) + b"]"
+            if isinstance(value, dict):
+                return self._encode_dict(value)
+            return self._encoder.encode(with_parts(value, self._encode_raw))
+
+    def _encode_dict(self, value: dict[Any, object]) -> bytes:
+        raw = [self._encode_raw(part) for part in value.values()]
+        # Keys that are no text, such as numbers and enums, become text.
+        keys = msgspec.to_builtins(dict.fromkeys(value), str_keys=True, enc_hook=_encode_unknown)
+        return self._encoder.encode(dict(zip(keys, raw, strict=True)))
+
+    def _encode_raw(self, value: object) -> msgspec.Raw:
+        return msgspec.Raw(self._encode_parts(value))
 
     def decode(self, payload: bytes, wanted: type[T]) -> T:
         kind: Any = wanted
@@ -115,7 +143,7 @@ class JsonCodec:
             try:
                 decoder = _remembered_decoder_of(kind)
             except TypeError:  # not hashable, or not decodable: then this raises too
-                decoder = msgspec.json.Decoder(kind, dec_hook=decode_model)
+                decoder = msgspec.json.Decoder(kind, dec_hook=_decode_unknown)
             value: T = decoder.decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError) as error:
             name = getattr(wanted, "__name__", wanted)
@@ -128,19 +156,31 @@ class JsonCodec:
 
 @lru_cache(maxsize=1024)
 def _remembered_decoder_of(wanted: Any) -> "msgspec.json.Decoder[Any]":
-    return msgspec.json.Decoder(wanted, dec_hook=decode_model)
+    return msgspec.json.Decoder(wanted, dec_hook=_decode_unknown)
 
 
 def _not_encodable(value: object, error: Exception) -> NotEncodable:
     return NotEncodable(
         f"a value of type {type(value).__qualname__!r} can't be stored ({error})",
-        "use JSON-like values, dataclasses, msgspec structs, Pydantic models, enums, dates, bytes, UUIDs or Decimals",
+        "use JSON-like values, dataclasses, msgspec structs, Pydantic models, enums, dates, paths, bytes, UUIDs or "
+        "Decimals",
     )
 
 
-def _plain(value: object) -> Any:
-    """The value in JSON types: dicts with string keys, sorted lists instead of sets."""
-    return msgspec.to_builtins(value, str_keys=True, order="deterministic", enc_hook=encode_model)
+def _encode_unknown(value: object) -> Any:
+    """The JSON form of a value that msgspec does not know."""
+    return text_of(value) if is_text_type(type(value)) else encode_model(value)
+
+
+def _decode_unknown(cls: Any, plain: Any) -> Any:
+    if is_text_type(cls) and isinstance(plain, str):
+        return value_of(cls, plain)
+    return decode_model(cls, plain)
+
+
+def _plain(value: object, order: Literal["deterministic"] | None = None) -> Any:
+    """The value in JSON types: dicts with string keys, lists instead of sets; sorted, if an `order` is given."""
+    return msgspec.to_builtins(value, str_keys=True, order=order, enc_hook=_encode_unknown)
 
 
 def _refuse_twins(pairs: list[tuple[str, object]]) -> None:

@@ -38,7 +38,9 @@ def _parse(run_id: object, text: object) -> RecordedHead:
     return int(count), digest
 
 
-def compare(run_id: RunId, entries: Sequence[Entry], head: RecordedHead) -> Iterator[AuditFinding]:
+def compare_heads(
+    run_id: RunId, entries: Sequence[Entry], head: RecordedHead
+) -> Iterator[AuditFinding]:
     """Differences between a journal and an earlier head of it."""
     count, digest = head
     before = {entry.seq: entry for entry in entries}.get(count - 1)
@@ -51,6 +53,21 @@ def compare(run_id: RunId, entries: Sequence[Entry], head: RecordedHead) -> Iter
         what = (
             f"its hash is {before.hash.hex()[:16]}, and was {digest[:16]} when its head was taken"
         )
+        yield AuditFinding(run_id, count - 1, "journal_replaced", what)
+
+
+def compare_end(
+    run_id: RunId, entries: int, last: bytes, head: RecordedHead
+) -> Iterator[AuditFinding]:
+    """Differences between the end of a journal, of which the rest is not there, and an earlier head of it."""
+    count, digest = head
+    if entries < count:
+        yield AuditFinding(
+            *(run_id, entries, "journal_shortened"),
+            f"it had {count} entries when its head was taken, and {entries} when it left the store",
+        )
+    elif entries == count and last.hex() != digest:
+        what = f"its hash was {last.hex()[:16]} when it left the store, and {digest[:16]} when its head was taken"
         yield AuditFinding(run_id, count - 1, "journal_replaced", what)
 
 

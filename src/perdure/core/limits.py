@@ -37,6 +37,12 @@ MAX_NAME_LENGTH: Final = 255
 MAX_KEY_LENGTH: Final = 1024
 """A start key or an idempotency key that the caller chooses."""
 
+MAX_ASK_BYTES: Final = 1000
+"""The text that a person sees while a run waits for an answer. Every entry about that wait has it."""
+
+MAX_SCHEMA_BYTES: Final = 4000
+"""The JSON Schema of such an answer: as the text, it is in every entry about the wait."""
+
 MAX_TIME_MS: Final = 2**63 - 1
 """The largest time: times are 64-bit integers."""
 

@@ -23,8 +23,11 @@ class ListRows(msgspec.Struct, frozen=True):
     parent: str | None = None
     forked_from: str | None = None
     error: str | None = None
+    slot: str | None = None
     tags: frozenset[tuple[str, str]] = frozenset()
     parked: frozenset[StepId] = frozenset()
+    is_in_line: bool = False
+    """Whether it waits to be admitted."""
 
 
 class ListDifference(msgspec.Struct, frozen=True):
@@ -44,6 +47,7 @@ def list_differences(
     for column, held, recorded in (
         ("parent", rows.parent, parent),
         ("forked_from", rows.forked_from, forks),
+        ("slot", rows.slot, first.slot),
     ):
         if held != recorded:
             what = f"the column {column} of the run is {held!r}, its first entry says {recorded!r}"

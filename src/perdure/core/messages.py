@@ -15,8 +15,12 @@ STATES: Final = ("pending", "stale", "dead")
 SENT: Final = ("signal:", "cancel", "act:")
 """Beginnings of the kinds of messages that are sent to a run as a whole: no step of it waits for exactly this one."""
 
-_WITHOUT_OUTCOME: Final = ("timer", "retry")
-"""Kinds of messages about steps that carry no outcome."""
+START: Final = "start"
+"""The kind of the message with the input of a run that has not begun. It is never due: the run's first commit
+acknowledges it."""
+
+_WITHOUT_OUTCOME: Final = ("timer", "retry", START)
+"""Kinds of messages that carry no outcome."""
 
 OUTCOMES: Final = ("completed", "reconciled", "failed", "gave-up")
 """Kinds of the messages that carry the outcome of an attempt to its run. Details may follow after a colon."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from perdure.core.errors import PerdureError, StoreError
+from perdure.core.errors import BundleRefused, CommitRejected, PerdureError, StoreError
 from perdure.host.outage import Outage
 
 log = logging.getLogger("perdure.host")
@@ -46,3 +46,9 @@ class Backoff:
         if self._has_failed:
             self._has_failed = False
             self._outage.end()
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the store raised it and the same request may succeed later."""
+    is_of_store = isinstance(error, StoreError | CommitRejected)
+    return is_of_store and not isinstance(error, BundleRefused)

@@ -16,6 +16,7 @@ from perdure.engine.sources import Sources
 from perdure.host.alerts import Alerts
 from perdure.host.artifacts.payloads import LargePayloads, reading_large
 from perdure.host.background import Background
+from perdure.host.bus.enrolling import Enrolments
 from perdure.host.outage import Outage
 from perdure.host.services import Services
 from perdure.host.settings import Settings
@@ -51,6 +52,9 @@ class HostListener(Protocol):
 
     def run_changed(self, run_id: RunId, change: Awaited) -> None:
         """A commit of this host ended the run or parked it, or added to its journal or to a stream."""
+
+    def slot_left(self, slot: str) -> None:
+        """A commit of this host ended a run that held this slot of a limit."""
 
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
         """The host is about to act on this snapshot of the store."""
@@ -92,7 +96,8 @@ class HostContext:
         self.settings = settings
         self.listener = listener
         self.outage = Outage(store.name)
-        self.watchers = Watchers(listener.run_changed)
+        self.watchers = Watchers(listener.run_changed, listener.slot_left)
+        self.enrolments = Enrolments()
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)

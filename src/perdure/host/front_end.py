@@ -38,6 +38,7 @@ class FrontEnd(Host):
             )
         await self.membership.set_clock()
         await self.dispatcher.catalogue.refresh()
+        await self.relays.open(relays_here=False)
         await self.hints.open(self._make_hint_channel())
         self.context.spawn(self._look_for_ever())
 
@@ -63,6 +64,8 @@ class FrontEnd(Host):
         self.hints.look()
 
     def hint_arrived(self, hint: Hint) -> None:
+        if hint.look:
+            self.relays.refresh_soon(is_changed=True)
         self.remote_runs.heed(hint)
 
     def hints_lost(self) -> None:
@@ -78,12 +81,18 @@ class FrontEnd(Host):
             await asyncio.sleep(self.context.settings.heartbeat)
             self.ask_for_hints()
             self.remote_runs.look()
+            self.relays.refresh_soon()
             if elapsed_ms() - set_at_ms > SET_CLOCK_MS:
                 set_at_ms = elapsed_ms()
                 with suppress(StoreError):
                     await self.membership.set_clock()
 
+    def _owner(self) -> None:
+        """It owns no run: a host claims what it admits."""
+
     async def begin_run(self, start: RunStart) -> RunId:
+        if start.is_limited:
+            return await self.admissions.start(start)
         run_id, bundle = _unowned(self.dispatcher, start)
         await self.context.store.commit(bundle)
         self.runs_released()
@@ -116,6 +125,8 @@ class _UnownedRuns(OwnTransaction):
 def _unowned(dispatcher: Dispatcher, start: RunStart) -> tuple[RunId, Bundle]:
     """An unowned run with its first entry alone. The host that claims it takes its first turn."""
     run_id, bundle = start.run_id or dispatcher.staging.new_run_id(), Bundle()
-    new = start.row(run_id, dispatcher.sources.now_ms(), None)
+    now_ms = dispatcher.sources.now_ms()
+    enrolments = dispatcher.context.enrolments.of(run_id, start.workflow.name, now_ms)
+    new = start.row(run_id, now_ms, None, enrolments)
     create_run(bundle, new, [start.event(run_id)], dispatcher.sources)
     return run_id, bundle

@@ -13,18 +13,22 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.attempt_outcome import AttemptOutcome
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
+from perdure.host.admission.admissions import Admissions
 from perdure.host.cluster.hints import Hints
 from perdure.host.cluster.membership import Membership
 from perdure.host.cluster.takeover import Takeover
 from perdure.host.cluster.takeover_loop import TakeoverLoop
 from perdure.host.context import HostContext
 from perdure.host.messages.polling import Poller
+from perdure.host.relays.relays import Relays
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.feed import JournalFeed
 from perdure.host.runs.memory import MemoryUse
+from perdure.host.runs.readers import Readers
 from perdure.host.runs.remote import RemoteRuns
+from perdure.host.runs.retaining import retain_regularly
 from perdure.host.runs.views import Views
 from perdure.host.schedules.ticker import Ticker
 from perdure.host.services import NO_SERVICES, Services
@@ -87,6 +91,7 @@ class Host:
             self.context, self.executor, cache, on_regained, self._make_programs()
         )
         self.transactions = self._make_transactions()
+        self.admissions = self._make_admissions()
         self.worker = QueueWorker(
             self.context, self.executor, self.dispatcher.quarantine, on_regained, queues
         )
@@ -95,6 +100,8 @@ class Host:
         self.remote_runs = RemoteRuns(self.context, cache)
         self.feed = JournalFeed(self.context)
         self.views = Views(self.context)
+        self.readers = Readers()
+        self.relays = Relays(self.context)
         self.poller = Poller(
             *(self.dispatcher, self.worker, takeover, self.takeovers, self.remote_runs),
             Ticker(self.context, self.dispatcher, self.begin_soon),
@@ -110,6 +117,13 @@ class Host:
 
     def _make_executor(self, gate: Gate, streams: StreamWriter) -> Executor:
         return Executor(self.context, self, gate, self.publisher, streams)
+
+    def _make_admissions(self) -> Admissions:
+        return Admissions(self.dispatcher, self._owner)
+
+    def _owner(self) -> HostId | None:
+        """The host that gets the runs that this process admits."""
+        return self.context.host_id
 
     def _make_programs(self) -> KnownPrograms:
         return KnownPrograms()
@@ -185,6 +199,7 @@ class Host:
 
     def hint_arrived(self, hint: Hint) -> None:
         if hint.look:
+            self.relays.refresh_soon(is_changed=True)
             self.poller.look_soon()
         if hint.messages:
             self.poller.deliver_soon()
@@ -209,7 +224,12 @@ class Host:
     def snapshot_taken(self, snapshot: HostSnapshot, at_ms: int) -> None:
         self.poller.show(snapshot, at_ms)
 
+    def slot_left(self, slot: str) -> None:
+        self.admissions.look_soon(slot)
+
     def snapshot_read(self, snapshot: HostSnapshot) -> None:
+        self.admissions.note_next(snapshot.next_admission_ms)
+        self.relays.refresh_soon()
         self.hints.see([peer.host for peer in snapshot.peers])
         self.ask_for_hints()
 
@@ -239,6 +259,10 @@ class Host:
         if not waiting.fill():
             self.poller.slot_freed()
         return bool(waiting)
+
+    def may_keep_slot(self, attempt: Attempt) -> bool:
+        run = None if attempt.is_claimed else self.dispatcher.cache.get(attempt.info.run_id)
+        return run is not None and self.dispatcher.waiting.may_keep_slot(run, attempt.task)
 
     async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
         return await self.transactions.execute(attempt)
@@ -272,19 +296,26 @@ class Host:
         """Register, poll once, then poll in the background. Runs of dead hosts are taken over in the background."""
         await self.dispatcher.catalogue.refresh()
         await self.membership.join()
+        await self.relays.open()
         await self.hints.open(self._make_hint_channel())
         await self.poller.serve()
         self.poller.start()
         artifacts = self.context.services.artifacts
         if artifacts is not None and artifacts.sweep_every_s:
             self.context.spawn(sweep_regularly(self.context, artifacts))
+        if self.context.settings.retention_every:
+            self.context.spawn(retain_regularly(self.context))
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""
+        if start.is_limited:
+            return await self.admissions.start(start)
         return await self.dispatcher.start(start)
 
     def begin_soon(self, start: RunStart) -> asyncio.Future[RunId]:
         """As `begin_run`, without waiting: runs that are begun together share commits."""
+        if start.is_limited:
+            return asyncio.ensure_future(self.admissions.start(start))
         return self.dispatcher.start_soon(start)
 
     async def stop(self) -> None:
@@ -295,6 +326,8 @@ class Host:
         await self.poller.stop(grace_s)
         try:
             await self.dispatcher.stop(grace_s)
+            await self.relays.stop(grace_s)
+            await self.executor.requests.resources.close()
             await self._hand_back()
         finally:
             self.kill()
@@ -318,12 +351,14 @@ class Host:
         """Stop at once, as a crash would."""
         self._end()
         self.dispatcher.kill()
+        self.executor.requests.resources.kill()
 
     def _end(self) -> None:
         """Stop the heartbeat, the poller and the queues."""
         stopped = EngineClosed("the engine was closed", "open an engine, and follow the run again")
         self.feed.close(self.failure or stopped)
         self.hints.close()
+        self.relays.kill()
         self.membership.kill()
         self.poller.kill()
         self.worker.close()

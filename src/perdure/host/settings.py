@@ -50,6 +50,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to a step that has failed for good, if its task does not say so: the program gets the error, or the
     step waits for an operator who retries or skips it."""
 
+    retention_every: float = 3600.0
+    """How often a host applies the policies of retention, and deletes old messages that are not delivered any more.
+    With 0 it does so only when you call `engine.retention.run()`."""
+
+    keep_messages: float = 7 * 86400.0
+    """How long messages stay that are not delivered any more, because their runs are over or they came too late."""
+
     stepwise: bool = False
     """Commit every entry on its own. Slow; for tests of recovery."""
 
@@ -77,6 +84,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InputError(f"reveal_payloads is {self.reveal_payloads!r}", "pass True or False")
         milliseconds(self.grace, "grace")
         milliseconds(self.probation, "probation")
+        milliseconds(self.retention_every, "retention_every")
+        milliseconds(self.keep_messages, "keep_messages")
         self._require_consistent_times()
         if not milliseconds(self.transaction_timeout, "transaction_timeout"):
             raise InputError(

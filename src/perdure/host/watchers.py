@@ -22,12 +22,14 @@ class RunEnding(NamedTuple):
     status: Status
     payload: bytes | None
     reason: str = ""
+    slot: str | None = None
+    """The slot of a limit that the run held, if this process ended it."""
 
     @classmethod
-    def of(cls, status: Status, last: Terminal) -> Self:
+    def of(cls, status: Status, last: Terminal, slot: str | None = None) -> Self:
         """The ending that the last entry of the run records."""
         reason = last.reason if isinstance(last, ExecutionCancelled) else ""
-        return cls(status, last.payload, reason)
+        return cls(status, last.payload, reason, slot)
 
     @classmethod
     def read(cls, run: Run, last: Entry | None) -> Self:
@@ -53,10 +55,17 @@ class Watchers:
     A future that resolves to `None` is a hint: this host does not know the ending, so the caller reads the store.
     """
 
-    def __init__(self, on_changed: Callable[[RunId, Awaited], None]) -> None:
-        """`on_changed` gets the changes that this process reports, while callers elsewhere wait for such changes."""
+    def __init__(
+        self, on_changed: Callable[[RunId, Awaited], None], on_freed: Callable[[str], None]
+    ) -> None:
+        """`on_changed` gets the changes that this process reports, while callers elsewhere wait for such changes.
+        `on_freed` gets each slot of a limit that the end of a run has freed.
+        """
+        self._on_freed = on_freed
         self.audience: dict[Awaited, dict[HostId, int]] = {what: {} for what in Awaited}
         """Other processes whose callers wait for such changes, and until when each counts as such."""
+        self.on_run_grown: Callable[[RunId], None] | None = None
+        """Called with each run whose journal a commit of this process added to, if events are published."""
         self._on_changed = on_changed
         self._endings: dict[RunId, list[asyncio.Future[RunEnding | None]]] = {}
         self._followers: dict[Topic, list[OnGrowth]] = {}
@@ -110,6 +119,8 @@ class Watchers:
 
     def grown(self, topic: Topic) -> None:
         """A commit of this process added to it."""
+        if self.on_run_grown is not None and isinstance(topic, str):
+            self.on_run_grown(topic)
         if self._followers:
             self.wake_followers(topic)
         if self.audience[Awaited.GROWTH]:
@@ -118,6 +129,8 @@ class Watchers:
     def ended(self, run_id: RunId, ending: RunEnding | None) -> None:
         """A commit of this process ended the run, or parked it (`None`)."""
         self.wake_waiting(run_id, ending)
+        if ending is not None and ending.slot is not None:
+            self._on_freed(ending.slot)
         if self.audience[Awaited.END]:
             self._on_changed(run_id, Awaited.END)
 

@@ -300,7 +300,7 @@ class Participation:
         elif found.duty is Duty.SWEEP:
             crashed = [frame for frame in data.stack if frame.state is FrameState.CRASHED]
             await _remove_all(path for frame in crashed for path in frame.resources)
-            await self._context.backend.change(self.operation_id, transitions.sweep)
+            await self._context.backend.change(self.operation_id, transitions.remove_crashed_frames)
         elif found.duty is Duty.CLEAN_SELF:
             self._fail(transitions.operation_failed(data))
         elif found.duty is Duty.REMOVE:

@@ -12,7 +12,7 @@ import msgspec
 from perdure.core import books as of_one_run
 from perdure.core.books import NO_RUN, AuditFinding, Books
 from perdure.core.errors import StoreDamaged, UnknownRun
-from perdure.core.heads import compare, parse_heads, spell_head, vanished
+from perdure.core.heads import compare_end, compare_heads, parse_heads, spell_head, vanished
 from perdure.core.ids import RunId
 from perdure.store.store import Store
 
@@ -73,7 +73,7 @@ def verify_runs(
     def inspect(books: Books) -> list[AuditFinding]:
         found = of_one_run.verify_books(books)
         if books.run_id in kept and books.problem is None:
-            found += compare(books.run_id, books.entries, kept[books.run_id])
+            found += compare_heads(books.run_id, books.entries, kept[books.run_id])
         return found
 
     return _inspect(store, inspect, run_ids)
@@ -101,12 +101,21 @@ async def verify_store(
 ) -> Report:
     """Verify every run, and the database's own check of its files; with `run_ids`, these runs alone.
 
-    `heads` are from an earlier report: a run that is missing, shorter or rewritten since then is a finding.
+    `heads` are from an earlier report: a run that is missing, shorter or rewritten since then is a finding. Of a run
+    that was archived or purged, the head that is left is compared.
     """
     inspections = verify_runs(store, heads, run_ids)
     report = await _sum_up(store, inspections, on_run, checks_files=run_ids is None)
     missing = parse_heads(heads or {}).items() if run_ids is None else ()
-    report.findings += [vanished(*each) for each in missing if each[0] not in report.heads]
+    absent = [each for each in missing if each[0] not in report.heads]
+    kept = await store.retention.get([run_id for run_id, _ in absent])
+    for run_id, head in absent:
+        run = kept.get(run_id)
+        if run is None or (run.archive is None and run.purged_at_ms is None):
+            report.findings.append(vanished(run_id, head))
+        else:
+            report.findings += compare_end(run_id, run.entries, run.head, head)
+            report.heads[run_id] = spell_head(run.entries, run.head)
     return report
 
 

@@ -8,7 +8,8 @@ import msgspec
 
 from perdure.core.books import Books
 from perdure.core.ids import HostId, RunId
-from perdure.core.messages import LONG_AGO_MS
+from perdure.core.journal.entry import Entry
+from perdure.core.messages import LONG_AGO_MS, Message
 from perdure.store.rows.lists import (
     ErrorGroupRow,
     ErrorGroupRows,
@@ -17,9 +18,11 @@ from perdure.store.rows.lists import (
     listed_from,
     tags_by_run,
 )
+from perdure.store.rows.runs import entry_from, message_from
 
 MOST_GROUPED: Final = 10_000
 """Failed runs, and parked steps, that are grouped by their errors."""
+
 
 _QUEUES = msgspec.json.Decoder(tuple[str, ...])
 
@@ -70,6 +73,14 @@ class OperatorTables(Protocol):
         """Both books of one run, from one snapshot. Books without a row and without entries: there is no such run."""
         ...
 
+    async def decisions(self, run_id: RunId) -> list[Entry]:
+        """The entries of one run that record decisions on operators' acts. Reads its whole journal."""
+        ...
+
+    async def acts_set_aside(self, run_id: RunId) -> list[tuple[Message, str]]:
+        """The acts that one run has taken in without an entry, each with its verdict."""
+        ...
+
     async def host_rows(self) -> list[HostRow]:
         """Hosts that have a row, own open runs, or have claimed work, in the order of ids. One statement."""
         ...
@@ -103,6 +114,14 @@ class OperatorQueries(ABC):
     async def count_open_runs(self) -> int:
         ((count,),) = await self._fetch_operator_rows("count_open_runs")
         return int(count)
+
+    async def decisions(self, run_id: RunId) -> list[Entry]:
+        rows = await self._fetch_operator_rows("select_decisions", run_id=run_id)
+        return [entry_from(row) for row in rows]
+
+    async def acts_set_aside(self, run_id: RunId) -> list[tuple[Message, str]]:
+        rows = await self._fetch_operator_rows("select_acts_set_aside", run_id=run_id)
+        return [(message_from((*row,)[:7]), row[7] or "") for row in rows]
 
     async def host_rows(self) -> list[HostRow]:
         rows = await self._fetch_operator_rows("select_hosts")

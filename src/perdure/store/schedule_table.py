@@ -45,9 +45,12 @@ class ScheduleTable(Protocol):
         ...
 
     async def due(
-        self, programs: Sequence[str], now_ms: int
+        self, programs: Sequence[str], now_ms: int, skipped: int = 0
     ) -> list[StoredSchedule | StoreDamaged]:
-        """Schedules of these programs that a host must look at now, most urgent first. A damaged one is an error."""
+        """Schedules of these programs that a host must look at now, most urgent first, without the first `skipped`.
+
+        A damaged one is an error.
+        """
         ...
 
     async def delete(self, scope: str, name: str) -> None:

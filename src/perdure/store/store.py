@@ -19,6 +19,8 @@ from perdure.core.messages import Message
 from perdure.core.runs.description import QueuedWork
 from perdure.core.streams.chunks import ChunkOrigin, StoredChunk
 from perdure.store.access_table import AccessTable
+from perdure.store.admission_table import AdmissionTable
+from perdure.store.bus_table import BusTable
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.commit.fence import Fence
@@ -27,6 +29,7 @@ from perdure.store.hints import HintChannel, OnHint
 from perdure.store.list_queries import ListTables
 from perdure.store.operation_table import OperationTable
 from perdure.store.operator_tables import OperatorTables
+from perdure.store.retention_table import RetentionTable
 from perdure.store.rows.hosts import HeartbeatConnection, HostScope, HostSnapshot, NewHost
 from perdure.store.rows.records import (
     ActMessage,
@@ -52,6 +55,21 @@ class Store(GraphTables, ListTables, OperatorTables, WorkTable, Protocol):
     @property
     def schedules(self) -> ScheduleTable:
         """The schedules of this store."""
+        ...
+
+    @property
+    def admission(self) -> AdmissionTable:
+        """Starts that wait, and limits."""
+        ...
+
+    @property
+    def buses(self) -> BusTable:
+        """The event buses of this store."""
+        ...
+
+    @property
+    def retention(self) -> RetentionTable:
+        """Runs that leave this store, or lose their data."""
         ...
 
     @property

@@ -2,7 +2,7 @@
 
 from perdure.authoring.values.upcaster import reading_old_shapes
 from perdure.core.codec import JsonCodec
-from perdure.core.journal.events import ExecutionStarted
+from perdure.core.journal.events import started_of
 from perdure.store.inspection import audit_store, verify_store
 from perdure.store.store import Store
 from perdure.testing.graphs import ReplayCache, row_mismatches
@@ -15,8 +15,8 @@ async def assert_sound(store: Store) -> None:
             raise AssertionError(str(report))
     codec = reading_old_shapes(JsonCodec())
     async for books in store.books():
-        event = books.entries[0].event if books.entries else None
-        if isinstance(event, ExecutionStarted) and event.trigger is not None:
+        event = started_of([entry.event for entry in books.entries[:2]])
+        if event is not None and event.trigger is not None:
             mismatches = await row_mismatches(store, books.run_id, codec, ReplayCache())
             if mismatches:
                 raise AssertionError("\n".join(mismatches))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from perdure.core.ids import HostId
 from perdure.core.messages import Message
@@ -11,6 +11,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.committer import OnDecided
 from perdure.store.graph_tables import MAX_MATCHES
 from perdure.store.rows.records import Claim
+from perdure.testing.admission import FaultyAdmission
 from perdure.testing.peers import faulty_claim, faulty_snapshot, faulty_takeover
 from perdure.testing.transactions import Bundles, Commit, end_transactions, faulty_transaction
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
     from perdure.testing.simulation import Simulation
 
 _FAULTS = "commits", "crash before", "crash after"
+
+
+_TABLES: Final = frozenset(("buses", "schedules", "retention"))
+"""Attributes of a store that have methods of their own."""
+
+
+class _TableOfTheDead:
+    """A table, asked by a dead host: no answer comes."""
+
+    def __getattr__(self, _: str) -> Any:
+        return self._never
+
+    async def _never(self, *_: Any, **__: Any) -> Any:
+        await asyncio.get_running_loop().create_future()
 
 
 class CrashingStore:
@@ -43,6 +58,7 @@ class CrashingStore:
         self.claim_runs = partial(faulty_claim, simulation, self, "claim_runs")
         self.take_run = partial(faulty_claim, simulation, self, "take_run")
         self.host_snapshot = partial(faulty_snapshot, simulation, self)
+        self.admission = FaultyAdmission(simulation, self)
         self.open_transactions: set[Any] = set()
         self.may_claim = asyncio.Event()
         """Unset while callers ask the host for runs that its takeover has not claimed yet."""
@@ -52,7 +68,7 @@ class CrashingStore:
 
     def __getattr__(self, name: str) -> Any:
         if self.death.done():
-            return self._never
+            return _TableOfTheDead() if name in _TABLES else self._never
         self._simulation.calls += 1
         return getattr(self._simulation.store, name)
 

@@ -16,7 +16,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.opening import open_store
 from perdure.store.store import Store
 from perdure.testing.checkers import assert_sound
-from perdure.testing.schedule import Chooser, Schedules
+from perdure.testing.schedule import Chooser, FaultSchedules
 
 OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
 
@@ -143,7 +143,7 @@ async def explore(
     """
     count = commits = 0
     faults: set[str] = set()
-    for chooser in Schedules(max_faults):
+    for chooser in FaultSchedules(max_faults):
         async with open_store() as store:
             world = World(store, chooser)
             try:

@@ -17,6 +17,7 @@ from perdure.host.tasks.gate import Gate
 from perdure.host.tasks.published import Publisher
 from perdure.host.tasks.streams import StreamWriter
 from perdure.host.tasks.threads import Threads
+from perdure.testing.admission import AbsentAdmissions
 from perdure.testing.simulated_hints import SimulatedHints, channel_in
 from perdure.testing.skewed_clocks import SenderSources, SenderStore
 
@@ -104,6 +105,12 @@ class OutsideHost(Host):
 
     def _make_hints(self) -> Hints:
         return Hints(self.context, self, assumes_hosts=True)
+
+    def _make_admissions(self) -> AbsentAdmissions:
+        return AbsentAdmissions(self.dispatcher, self._owner)
+
+    def _owner(self) -> None:
+        """It owns no run."""
 
     def _make_hint_channel(self) -> SimulatedHints | None:
         return channel_in(self._simulation, self.context.host_id, self.hints.receive)

@@ -1,8 +1,8 @@
 """Schedules: enumerates every combination of faults in a run of a program.
 
 The explorer calls `choose` wherever a fault can happen. The first option is the normal case; each other option is a
-*fault*. `Schedules` yields every way to place at most a given number of faults: it takes the recorded choices of each
-run and deviates from them at one more choice.
+*fault*. `FaultSchedules` yields every way to place at most a given number of faults: it takes the recorded choices of
+each run and deviates from them at one more choice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ class Chooser:
         return [choice for choice in self.choices if choice.taken]
 
 
-class Schedules:
+class FaultSchedules:
     """Yields a chooser for each schedule of at most `max_faults` faults.
 
     The caller runs its program with a chooser before it asks for the next one.

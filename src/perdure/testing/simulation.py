@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from perdure.authoring.values.upcaster import reading_old_shapes
@@ -145,6 +145,11 @@ class Simulation:
         self.violations += self.graphs.take(bundle)
         if not self._chooser.is_repeating:
             self.violations += await self.graphs.check_rows(bundle)
+
+    def note_made(self, run_ids: Iterable[RunId]) -> None:
+        """Record runs that admission has made: they are open, with or without entries."""
+        self.open.update(run_ids)
+        self.has_runs = self.has_runs or bool(self.open)
 
     def _record_event(self, run_id: RunId, event: e.Event) -> None:
         match event:

@@ -28,7 +28,7 @@ from perdure.testing.explorer import Exploration, OpenStore, ScheduleFailed, mem
 from perdure.testing.front_ends import sending_front_end, start_by_front_end
 from perdure.testing.graphs import JournalCounts, ReplayCache, differences
 from perdure.testing.host_parts import OutsideHost
-from perdure.testing.schedule import Chooser, Schedules
+from perdure.testing.schedule import Chooser, FaultSchedules
 from perdure.testing.script import After, Script, ScriptFunction
 from perdure.testing.simulation import Simulation, Variant
 from perdure.testing.streams import Streamed, streamed
@@ -133,7 +133,7 @@ async def _start_by_host(simulation: Simulation, start: RunStart, sender: Host) 
         run_id: RunId | None
         try:
             _repeat_run_id(simulation)
-            run_id = await host.survive(host.dispatcher.start(start))
+            run_id = await host.survive(host.begin_run(start))
         except RunExists as taken:
             run_id = RunId(taken.run_id)
         if run_id is not None:
@@ -261,7 +261,7 @@ async def explore_workflow(
     total = Exploration(0, 0, frozenset())
     for mode in modes:
         settings = _SLOT_MODES.get(mode) or MODES["warm" if mode in NAMED_MODES else mode]
-        for chooser in Schedules(max_faults, is_strict=is_strict):
+        for chooser in FaultSchedules(max_faults, is_strict=is_strict):
             violations: list[str] = []
             call = make_call()
             try:

@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections import Counter
 from typing import Any
 
@@ -464,3 +465,27 @@ async def all_runs(engine: Engine) -> list[str]:
 
 def test_errors_of_forks_are_perdures() -> None:
     assert issubclass(ForkDiverged, PerdureError)
+
+
+async def test_long_journal_is_forked_in_a_thread(
+    engine_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop of the caller has other work than to repeat thousands of steps."""
+    threads: list[int] = []
+
+    def watched(work: Any) -> Any:
+        def call(*args: Any) -> Any:
+            threads.append(threading.get_ident())
+            return work(*args)
+
+        return call
+
+    monkeypatch.setattr(forks, "LONG_JOURNAL", 10)
+    for name in ("plan_fork", "fork_bundle"):
+        monkeypatch.setattr(forks, name, watched(getattr(forks, name)))
+    async with opened(engine_url) as engine:
+        run = await engine.start(order(["a", "bb", "ccc"]))
+        result = await run.result()
+        assert await (await run.fork("root.2")).result() == result
+        assert len(threads) == 2
+        assert threading.get_ident() not in threads

@@ -7,7 +7,7 @@ import pytest
 
 import perdure
 from perdure import Engine, Settings, Signal, SyncEngine, task, workflow
-from perdure.client.runs.handle import RunStatus
+from perdure.client.runs.status import RunStatus
 from perdure.core.journal.events import InvokeCompleted
 from perdure.testing.probe import Probe
 from tests.client.engines import opened, until, until_recorded, until_status

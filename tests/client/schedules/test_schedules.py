@@ -50,6 +50,8 @@ async def test_each_tick_starts_one_run_with_its_instant_in_its_key() -> None:
             run = await engine.find(report, key)
             assert run is not None
             assert (run.run_id, await run.result()) == (tick.run_id, 5)
+        tagged = await engine.runs(tags={"perdure.schedule": "hourly"})
+        assert {run.run_id for run in tagged.runs} == {tick.run_id for tick in ticks}
         await assert_sound(engine)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,7 +12,9 @@ from perdure import Settings, task, workflow
 from perdure.core.ids import RunId, StepId
 from perdure.engine.runs.warm import WarmRun
 from perdure.host.runs import outcomes
+from perdure.host.tasks import slots
 from perdure.host.tasks.slots import want
+from perdure.testing.probe import Probe
 from tests.client.engines import opened, until
 
 LOCK = threading.Lock()
@@ -89,6 +92,71 @@ async def test_steps_of_both_kinds_get_slots_in_the_order_in_which_they_wait(
     async with opened(engine_url, Settings(concurrency=1)) as engine:
         await (await engine.start(many())).result(60)
     assert order == list(range(12))
+
+
+@pytest.mark.parametrize(
+    ("slice_s", "order"),
+    [(1e9, "a bbb aa"), (0, "a b a b a b")],
+    ids=["within the slice", "after it"],
+)
+async def test_a_run_that_has_waited_for_a_slot_keeps_it_for_its_next_steps(
+    engine_url: str, slice_s: float, order: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "TIME_SLICE_S", slice_s)
+    began: list[str] = []
+
+    @task
+    async def note(name: str) -> None:
+        began.append(name)
+
+    @workflow
+    async def three(name: str) -> None:
+        for _ in range(3):
+            await note(name)
+
+    async with opened(engine_url, Settings(concurrency=1)) as engine:
+        runs = await engine.start_many([three("a"), three("b")])
+        store = Probe(engine).store
+        submitted = Mock(wraps=store.submit)
+        monkeypatch.setattr(store, "submit", submitted)
+        await asyncio.gather(*(run.result(60) for run in runs))
+        assert began == list(order.replace(" ", ""))
+        # A step commits its outcome with what follows; one that has waited for its slot began in a commit of its own.
+        assert submitted.call_count == len(began) + order.count(" ")
+        await until(lambda: Probe(engine).free_slots == 1)
+        assert (await engine.audit()).is_clean
+
+
+async def test_a_slot_that_a_run_keeps_and_does_not_need_goes_to_a_step_that_waits(
+    engine_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slots, "TIME_SLICE_S", 1e9)
+
+    @task
+    async def fails() -> None:
+        raise ValueError("as asked")
+
+    @task
+    async def works() -> None: ...
+
+    @workflow
+    async def waits_then_fails() -> None:
+        await works()
+        await fails()
+
+    @workflow
+    async def waits_then_sleeps() -> None:
+        await works()
+        await perdure.sleep(0.001)
+        await works()
+
+    async with opened(engine_url, Settings(concurrency=1)) as engine:
+        calls = (waits_then_fails, waits_then_sleeps) * 5
+        runs = await engine.start_many([call() for call in calls])
+        ended = await asyncio.gather(*(run.result(60) for run in runs), return_exceptions=True)
+        assert [type(result) for result in ended] == [ValueError, type(None)] * 5
+        await until(lambda: Probe(engine).free_slots == 1)
+        assert (await engine.audit()).is_clean
 
 
 async def test_a_slot_that_a_step_does_not_use_goes_to_the_next_step(

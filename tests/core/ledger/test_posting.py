@@ -27,7 +27,7 @@ from perdure.core.ledger import (
     read_all,
     require_possible,
 )
-from perdure.core.ledger.rules import judge
+from perdure.core.ledger.rules import judge_posting
 
 NAMED = {
     ACTIVITY: (ATTEMPT, LEG1_DONE, ENTRY, FINALIZE, AUTHORIZE, TRIGGER_SEED),
@@ -140,7 +140,7 @@ def test_every_move_between_boundary_values_matches_the_reference() -> None:
 def test_the_fast_check_agrees_with_the_rules(posting: tuple[int, int, DigitLayout]) -> None:
     balance, increment, layout = posting
     try:
-        thorough: int | None = judge(balance, increment, layout)
+        thorough: int | None = judge_posting(balance, increment, layout)
     except LedgerError:
         thorough = None
     assert accepted(balance, increment, layout) == thorough

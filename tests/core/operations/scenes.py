@@ -90,7 +90,7 @@ class Scene:
             who.is_fenced = True
             who.held.clear()
         elif result.duty is Duty.SWEEP:
-            self.keep(t.sweep(result.data))
+            self.keep(t.remove_crashed_frames(result.data))
         elif result.duty is Duty.CLEAN_SELF and not who.is_cleaned:
             who.is_cleaned = True
             who.held.clear()

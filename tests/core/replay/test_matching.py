@@ -32,6 +32,7 @@ SAMPLES: list[e.Event] = [
         "r_9@4",
         "r_9",
         {"customer": "acme"},
+        "slot",
         payload=b"{}",
     ),
     e.ExecutionCompleted(payload=b"1", released=1, guid=GUID, step=STEP),

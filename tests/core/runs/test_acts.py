@@ -49,7 +49,8 @@ def _verdict(
         (ActType.CANCEL, Status.PAUSED, None),
         (ActType.EMERGENCY_STOP, Status.PAUSED, None),
         (ActType.APPROVE, Status.RUNNING, Code.NOT_PENDING),
-        (ActType.UPDATE_PARAMS, Status.RUNNING, Code.NO_PARAMETERS),
+        (ActType.UPDATE_PARAMS, Status.RUNNING, None),
+        (ActType.UPDATE_PARAMS, Status.PAUSED, None),
         (ActType.FORK, Status.RUNNING, None),
     ],
 )

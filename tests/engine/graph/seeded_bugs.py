@@ -26,7 +26,7 @@ from perdure.engine.graph.effects import index_effects
 from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.graph.signals import GraphSignals
 from perdure.engine.runs import messages
-from perdure.engine.runs.effects import Acknowledge, RunEffect, SendBroadcast, Track
+from perdure.engine.runs.effects import Acknowledge, RunEffect, SendBroadcast, TrackJoin
 from perdure.engine.runs.warm import WarmRun
 
 
@@ -149,7 +149,7 @@ def readiness_counted_twice() -> Iterator[None]:
 
     def doubled(walk: Walk) -> list[RunEffect]:
         effects = index_effects(walk)
-        return [*effects, *(each for each in effects if isinstance(each, Track))]
+        return [*effects, *(each for each in effects if isinstance(each, TrackJoin))]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "index_effects", doubled)

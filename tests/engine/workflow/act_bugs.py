@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from perdure.core.ids import RunId, StepId
-from perdure.core.journal.events import RunPaused
+from perdure.core.journal.events import RunPaused, SignalAccepted
 from perdure.core.replay.identity import idempotency_text
 from perdure.core.runs.acts import Act, verdict
 from perdure.engine.runs import acts
 from perdure.engine.runs.machine import HeldOutcome, RunMachine
+from perdure.engine.runs.parameters import RunParameters
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Record
 from perdure.engine.workflow import machine
@@ -118,6 +119,35 @@ def key_reused() -> Iterator[None]:
 
 
 @contextmanager
+def parameters_forgotten() -> Iterator[None]:
+    """A replay does not apply the acts that changed parameters."""
+    accepted = RunMachine.on_accepted
+
+    def forgetful(self: RunMachine, event: Any) -> None:
+        if event.payload is None or not self.record.is_replaying:
+            accepted(self, event)
+
+    facts: dict[Any, Any] = machine._FACTS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(facts, SignalAccepted, forgetful)
+        yield
+
+
+@contextmanager
+def parameters_left_behind() -> Iterator[None]:
+    """A continued run begins with the first values of the chain."""
+    begin = RunParameters.begin
+
+    def forgetful(self: RunParameters, payload: bytes | None) -> None:
+        begin(self, payload)
+        self.given = {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RunParameters, "begin", forgetful)
+        yield
+
+
+@contextmanager
 def denied_act_applies() -> Iterator[None]:
     """The owner does not look at the authorizer's denial."""
 
@@ -150,6 +180,8 @@ BUGS = {
         Bug(begun_while_paused, "racing", 1, "comes while the run is paused|can't be written"),
         Bug(logical_attempt_repeated, "graph retried", 1, "has the key of attempt 1"),
         Bug(key_reused, "graph retried", 1, "has the key of attempt 1"),
+        Bug(parameters_forgotten, "tuned", 2, "is not what run"),
+        Bug(parameters_left_behind, "chain tuned", 1, "2 == 51"),
         Bug(denied_act_applies, "denied", 1, "'cancelled' == 'completed'"),
     )
 }

@@ -1,10 +1,22 @@
 """Programs for acts of operators, and the acts: runs that are paused, stopped, and that have failed steps."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import perdure
-from perdure import Actor, Denied, Handle, Retry, Roles, Signal, task, workflow
+from perdure import (
+    Actor,
+    Denied,
+    GraphProgram,
+    Handle,
+    Retry,
+    Roles,
+    Signal,
+    load_graph,
+    task,
+    workflow,
+)
 from perdure.authoring.program import ProgramCall
 from perdure.core.graph import model as m
 from perdure.testing.probe import Probe
@@ -87,6 +99,46 @@ async def chaining(turn: int) -> int:
         return await perdure.continue_as_new(chaining(turn + 1))
     return got
 
+
+@dataclass
+class Tuning:
+    """Parameters that an operator changes."""
+
+    batch: int = 1
+
+
+@workflow(name="acting.tuned", params=Tuning)
+async def tuned(n: int) -> int:
+    """What it reads behind the signal counts: the acts were sent before."""
+    await local(perdure.params(Tuning).batch)
+    await word.receive()
+    return await local(n + perdure.params(Tuning).batch)
+
+
+@workflow(name="acting.chain_tuned", params=Tuning)
+async def chain_tuned(turn: int) -> int:
+    if turn == 0:
+        await word.receive()
+    got = await local(perdure.params(Tuning).batch)
+    if turn < 2:
+        return await perdure.continue_as_new(chain_tuned(turn + 1))
+    return got
+
+
+graph_tuned = GraphProgram(
+    load_graph("""
+graph: acting_graph_tuned
+input: {n: int}
+params: {batch: {type: int, default: 1}}
+activities:
+  first: {worker: acting.local, input: {n: params.batch}}
+  wait: {hook: acting.word}
+  last: {worker: acting.local, input: {n: n + params.batch}}
+  done: {output: last}
+transitions:
+  - first -> wait -> last -> done
+""")
+)
 
 forked = graph(
     "acting_forked",
@@ -191,6 +243,13 @@ async def denied(run: Handle[Any]) -> None:
     await speak(run)
 
 
+async def tune(run: Handle[Any]) -> None:
+    """The second act has the id of the first, and others that do not apply."""
+    for _ in range(2):
+        await run.update_params({"batch": 50}, "faster", id="tune")
+    await run.update_params({"batch": 70}, "other values, and a used id", id="tune")
+
+
 class Case(NamedTuple):
     """A program, the acts on it after the n-th commit, and those when there is nothing else to do."""
 
@@ -221,6 +280,9 @@ CASES = {
     "retried": Case(failing, speak, retry_both, "completed", [1, 2, 3], range(1, 2)),
     "skipped": Case(failing, speak, skip_both, "completed", [1, 2, 1], range(1, 2)),
     "chained": Case(lambda: chaining(0), pause, resume, "completed", 3, range(1, 6)),
+    "tuned": Case(lambda: tuned(5), tune, speak, "completed", 56),
+    "chain tuned": Case(lambda: chain_tuned(0), tune, speak, "completed", 51, range(1, 3)),
+    "graph tuned": Case(lambda: graph_tuned(n=5), tune, speak, "completed", 56),
     "graph paused": Case(lambda: forked(x=1), pause, resume, "completed", None),
     "graph stopped": Case(lambda: stuck(x=1), speak, stop, "cancelled", None, range(1, 2)),
     "graph retried": Case(

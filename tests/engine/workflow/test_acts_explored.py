@@ -22,9 +22,18 @@ def check(name: str) -> Race:
     return Race(ends)
 
 
-LONG = ("paused with its children", "stuttering", "plainly cancelled while paused", "graph skipped")
+LONG = (
+    "chain tuned",
+    "paused with its children",
+    "stuttering",
+    "plainly cancelled while paused",
+    "graph skipped",
+)
 FIRST = [(name, case.moments[0], "warm") for name, case in CASES.items() if name not in LONG]
-STEPWISE = [(name, CASES[name].moments[-1], "stepwise") for name in ("racing", "graph paused")]
+STEPWISE = [
+    (name, CASES[name].moments[-1], "stepwise")
+    for name in ("racing", "tuned", "graph tuned", "graph paused")
+]
 CHOSEN = [*FIRST, *STEPWISE]
 DEEP = [
     (name, moment, mode)

@@ -12,6 +12,17 @@ from perdure.host.runs.rounds import Rounds
 from perdure.host.runs.staging import Staging
 
 
+class LetterTurn:
+    def __init__(
+        self, begin: Callable[[], Batch], on_decided: Callable[[BaseException | None], None]
+    ) -> None:
+        self.begin = begin
+        self._on_decided = on_decided
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        self._on_decided(outcome)
+
+
 class RecordingStaging:
     """Records each phase of each turn, and raises the given failures. A batch is a letter here."""
 
@@ -45,7 +56,9 @@ class RecordingStaging:
     def rounds(self, *names: str) -> Rounds:
         rounds = Rounds(cast("Staging", self), self.submit)
         for name in names:
-            rounds.add(partial(self.begin, name), partial(self.decided.__setitem__, name))
+            rounds.add(
+                LetterTurn(partial(self.begin, name), partial(self.decided.__setitem__, name))
+            )
         return rounds
 
 
@@ -96,10 +109,12 @@ async def test_turn_added_during_a_round_goes_into_the_next() -> None:
     rounds = Rounds(cast("Staging", staging), staging.submit)
 
     def begin_and_add() -> Batch:
-        rounds.add(partial(staging.begin, "b"), partial(staging.decided.__setitem__, "b"))
+        rounds.add(
+            LetterTurn(partial(staging.begin, "b"), partial(staging.decided.__setitem__, "b"))
+        )
         return staging.begin("a")
 
-    rounds.add(begin_and_add, partial(staging.decided.__setitem__, "a"))
+    rounds.add(LetterTurn(begin_and_add, partial(staging.decided.__setitem__, "a")))
     await asyncio.sleep(0)
     assert staging.decided == {"a": None}
     await asyncio.sleep(0)

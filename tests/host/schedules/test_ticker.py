@@ -50,9 +50,9 @@ class DyingHost:
         return self
 
     async def due(
-        self, programs: Sequence[str], now_ms: int
+        self, programs: Sequence[str], now_ms: int, skipped: int = 0
     ) -> list[StoredSchedule | StoreDamaged]:
-        return await self._probe.store.schedules.due(programs, now_ms)
+        return await self._probe.store.schedules.due(programs, now_ms, skipped)
 
     async def write(self, stored: StoredSchedule, ticks: Sequence[Tick] = ()) -> bool:
         return await self._do(self._probe.store.schedules.write, stored, ticks)
@@ -155,6 +155,21 @@ async def test_as_many_damaged_schedules_as_a_read_takes_do_not_keep_the_host_bu
         await raw(probe.store, f"INSERT INTO {{}}schedule VALUES {row}")
     async with asyncio.timeout(20):
         await DyingHost(probe, 0, after=False).ticker().tick()
+    await assert_each_tick_ran_once(probe)
+
+
+async def test_one_poll_starts_a_bounded_number_of_runs(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.host.schedules.ticker.WORK_PER_POLL", 2)
+    ticker, begun = DyingHost(probe, 0, after=False).ticker(), []
+    for _ in range(MINUTES + 1):
+        await ticker.tick()
+        ticks = await probe.store.schedules.ticks("", "s", 100)
+        begun.append(len(ticks))
+        assert (ticker.next_due_ms == 0) == (len(begun) <= MINUTES), begun
+    assert begun == [1, 2, 3, 3]
+    await assert_each_tick_ran_once(probe)
 
 
 async def test_a_schedule_whose_program_can_not_be_read_does_not_fail_the_poll(

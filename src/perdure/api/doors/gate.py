@@ -27,6 +27,8 @@ MAX_QUERY_BYTES: Final = 16 * 1024
 
 MAX_HEADERS: Final = 100
 
+MAX_HEADER_BYTES: Final = 32 * 1024
+
 BODY_TIMEOUT_S: Final = 20.0
 """How long a body may take to arrive."""
 
@@ -192,9 +194,13 @@ def _require_bounds(request: Request) -> None:
         raise Refusal(
             414, "too-large", f"the query is over {MAX_QUERY_BYTES:,} bytes", "ask for less"
         )
-    if len(request.headers) > MAX_HEADERS:
+    sizes = [len(name) + len(value) for name, value in request.headers.raw]
+    if len(sizes) > MAX_HEADERS or sum(sizes) > MAX_HEADER_BYTES:
         raise Refusal(
-            431, "too-large", f"there are more than {MAX_HEADERS} headers", "send fewer headers"
+            431,
+            "too-large",
+            f"there are more than {MAX_HEADERS} headers, or more than {MAX_HEADER_BYTES:,} bytes",
+            "send fewer headers",
         )
 
 

@@ -140,6 +140,7 @@ DOORS: tuple[Endpoint, ...] = (
         handler=make_token,
         summary="Make a token.",
         body=TokenWish,
+        example={"label": "ci", "role": "operator", "expires_in": 7776000},
         reply=MadeToken,
         status=201,
         command="perdure token create LABEL",

@@ -14,8 +14,8 @@ from perdure.api.registered_programs import (
     step_schema,
 )
 from perdure.api.runs.overview import Action
-from perdure.client.runs.handle import RunStatus
 from perdure.client.runs.lists import RunFilters, RunSummary
+from perdure.client.runs.status import RunStatus
 from perdure.core.ids import RunId, StepId
 from perdure.store.rows.lists import PersonalWait
 

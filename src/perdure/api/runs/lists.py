@@ -7,8 +7,8 @@ import msgspec
 from perdure.api.exchange import Exchange
 from perdure.api.queries import RunsQuery, filters_of
 from perdure.api.runs.errors_of_runs import last_error
-from perdure.client.runs.handle import RunStatus
 from perdure.client.runs.lists import RunFilters
+from perdure.client.runs.status import RunStatus
 from perdure.core.ids import RunId, StepId
 from perdure.store.rows.lists import RunCount
 

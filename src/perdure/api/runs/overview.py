@@ -15,8 +15,8 @@ from perdure.api.registered_programs import (
     step_schema,
 )
 from perdure.api.runs.errors_of_runs import ErrorDetail, error_detail
-from perdure.client.runs.handle import RunStatus
 from perdure.client.runs.lists import RunSummary
+from perdure.client.runs.status import RunStatus
 from perdure.client.served import run_summary, status_of_run, wait_for_end
 from perdure.core.errors import CorruptJournal
 from perdure.core.ids import RunId

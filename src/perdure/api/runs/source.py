@@ -21,7 +21,7 @@ from perdure.core.graph.fields import node_kind
 from perdure.core.ids import StepId
 from perdure.core.runs.snapshot import StepStatus
 from perdure.core.runs.step_records import StepRecords
-from perdure.engine.programs.walkthrough import Rules, walk_through
+from perdure.engine.programs.walkthrough import ReplayRules, walk_through
 from perdure.host.clock import HostSources
 from perdure.host.services import reading_codec
 from perdure.store.rows.records import Run
@@ -123,7 +123,7 @@ async def _workflow_source(
     entries = await exchange.store.entries(run.run_id, 0, run.seq)
     context = exchange.host.context
     codec = reading_codec(context.codec, context.services)
-    rules = Rules(codec, HostSources(), exchange.host.dispatcher.programs)
+    rules = ReplayRules(codec, HostSources(), exchange.host.dispatcher.programs)
     # In a thread, because a long journal takes seconds.
     walk = await asyncio.to_thread(walk_through, run, entries, rules, _Passer())
     text = source_text(program)

@@ -11,7 +11,8 @@ from perdure.api.runs.overview import RunResult, awaited_result
 from perdure.api.storage.programs import program_of_path
 from perdure.authoring.registry import find
 from perdure.authoring.tags import TagValue
-from perdure.client.runs.handle import Handle, RunStatus
+from perdure.client.runs.handle import Handle
+from perdure.client.runs.status import RunStatus
 from perdure.client.start_keys import IfEnded
 from perdure.core.errors import UnknownName
 

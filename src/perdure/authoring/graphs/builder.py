@@ -144,12 +144,14 @@ class GraphBuilder:
         output: Mapping[str, FieldSpec] | None = None,
         source: str = "",
         threshold: int = 0,
+        params: Mapping[str, FieldType] | None = None,
     ) -> None:
         self._name = name
         self._threshold = threshold
         self._version = version
         self._input = _schema("input", input)
         self._output = _schema("output", output)
+        self._params = _schema("params", params)
         self._source = source
         self._nodes: list[m.AnyNode] = []
         self._edges: list[m.Edge] = []
@@ -313,6 +315,7 @@ class GraphBuilder:
                 self._output,
                 self._source,
                 self._threshold,
+                self._params,
             )
         )
         problems = self._reported([*problems_of(graph), *argument_problems(graph)])

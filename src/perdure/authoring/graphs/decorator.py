@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from perdure.authoring.definition import require_name
 from perdure.authoring.graphs.compiler.function import compile_function
 from perdure.authoring.graphs.program import GraphProgram
+from perdure.authoring.limits import Limit
 from perdure.authoring.texts import require_user_text
 from perdure.core.errors import InputError
 
@@ -23,11 +24,18 @@ class GraphDecorator(Protocol):
 @overload
 def graph(fn: Callable[P, Coroutine[Any, Any, R]], /) -> GraphProgram[P, R]: ...
 @overload
-def graph(*, name: str | None = None, version: str = "") -> GraphDecorator: ...
 def graph(
-    fn: Callable[..., Any] | None = None, /, *, name: str | None = None, version: str = ""
+    *, name: str | None = None, version: str = "", limit: Limit | None = None
+) -> GraphDecorator: ...
+def graph(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str = "",
+    limit: Limit | None = None,
 ) -> Any:
-    """Make an async function a graph: `@graph`, or `@graph(name=..., version=...)`.
+    """Make an async function a graph: `@graph`, or `@graph(name=..., version=..., limit=...)`.
 
     Compiles the source at once. `CannotCompile` lists all lines that can't be compiled, and what to write instead.
     """
@@ -37,6 +45,7 @@ def graph(
             raise InputError(f"{function!r} is not a function", "put @graph on a plain function")
         called = require_name("graph", function.__name__ if name is None else name)
         numbered = require_user_text("a version", version, least=0)
-        return GraphProgram(compile_function(function, name=called, version=numbered), function)
+        model = compile_function(function, name=called, version=numbered)
+        return GraphProgram(model, function, limit=limit)
 
     return made if fn is None else made(fn)

@@ -12,6 +12,7 @@ from perdure.authoring.graphs.reading import MISSING, FieldReader, Known
 from perdure.authoring.graphs.unreadable import Unreadable
 from perdure.authoring.graphs.values import Computed
 from perdure.authoring.graphs.yaml_values import YamlList, YamlMapping, YamlScalar, YamlValue
+from perdure.core.graph.fields import PARAMS
 from perdure.core.graph.gaps import ANYTHING, Gaps
 from perdure.core.graph.model import (
     AnyNode,
@@ -27,7 +28,10 @@ from perdure.core.graph.model import (
 from perdure.core.graph.starting import with_trigger
 from perdure.core.graph.suggestions import did_you_mean, nearest
 
-_PARTS: Final = ("graph", "version", "threshold", "input", "output", "activities", "transitions")
+_PARTS: Final = (
+    *("graph", "version", "threshold", "input", "output", "params"),
+    *("activities", "transitions"),
+)
 _EDGE: Final = {
     "from": ("source", "names"),
     "to": ("target", "names"),
@@ -53,6 +57,8 @@ class Document:
         self.name = ""
         self._unreadable = Unreadable()
         self._has_name = False
+        self._has_parameters = True
+        """False if the parameters could not be read."""
         fields = self._reader.fields(
             value, ("", ""), "a mapping that begins with `graph:` and its name"
         )
@@ -69,8 +75,14 @@ class Document:
                 yield self.located(problem)
 
     def _is_excused(self, problem: Problem) -> bool:
-        """Whether the problem is about the graph's name, or a node, that could not be read."""
+        """Whether the problem is about the graph's name, its parameters, or a node, that could not be read."""
         if (problem.node, problem.field) == ("", "name") and not self._has_name:
+            return True
+        if not self._has_parameters and (
+            problem.variable == PARAMS
+            or problem.field.startswith(PARAMS)
+            or "parameter" in problem.what
+        ):
             return True
         unread = self._unreadable.unread
         if problem.variable or problem.node.startswith("edge "):
@@ -110,6 +122,7 @@ class Document:
             self._schema(known, "output"),
             source=str(fields.place),
             threshold=self._threshold(known),
+            params=self._parameters(known),
         )
         return with_trigger(graph)
 
@@ -143,6 +156,12 @@ class Document:
             self._reader.places["", f"{part}.{name}"] = (found.keys[name], f"{part}.{name}")
             schema[name] = self._field_type(value, ("", f"{part}.{name}"))
         return schema | {name: FieldType() for name in found.lost if name}
+
+    def _parameters(self, known: Known) -> dict[str, FieldType] | None:
+        problems = len(self._reader.problems)
+        found = self._schema(known, PARAMS)
+        self._has_parameters = len(self._reader.problems) == problems and PARAMS not in known.lost
+        return found
 
     def _field_type(self, value: YamlValue, spot: tuple[str, str]) -> FieldType:
         if isinstance(value, YamlScalar):

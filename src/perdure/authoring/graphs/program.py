@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from perdure.authoring.limits import Limit, require_limit
+from perdure.authoring.parameters import STORED_AS, FieldParameters, given_parameters
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import find, register, registered_names
+from perdure.authoring.signature import Arguments
 from perdure.authoring.texts import require_user_text
 from perdure.core.codec import Codec
 from perdure.core.errors import InputError
@@ -52,13 +55,22 @@ class GraphProgram(Program[P, R]):
     noun: ClassVar[str] = "graph"
 
     def __init__(
-        self, model: Graph, fn: Callable[P, Any] | None = None, *, is_registered: bool = True
+        self,
+        model: Graph,
+        fn: Callable[P, Any] | None = None,
+        *,
+        is_registered: bool = True,
+        limit: Limit | None = None,
     ) -> None:
+        """A `limit` says how many runs of the graph may be open at a time, and what further starts do."""
         if is_registered:
             model = _checked(model, registered_names(self.family))
         super().__init__(_stand_in(model) if fn is None else fn, model.name)
         self.model = model
+        if model.params is not None:
+            self.parameters = FieldParameters(model.params)
         self.version = require_user_text("a version", model.version, least=0)
+        self.limit = require_limit(limit)
         self._is_written_as_function = fn is not None
         if is_registered:
             register(self)
@@ -94,6 +106,8 @@ class GraphProgram(Program[P, R]):
     def scope(self, codec: Codec, payload: bytes) -> dict[str, Any]:
         """The initial variables of a run: the fields of its input, and `input` with all of them."""
         given = codec.decode(payload, dict[str, Any])
+        if self.parameters is not None:
+            given.pop(STORED_AS, None)
         fields = self.model.input
         if fields is not None:
             faults = input_faults(fields, given)
@@ -108,11 +122,17 @@ class GraphProgram(Program[P, R]):
     def check_input(self, codec: Codec, payload: bytes) -> None:
         self.scope(codec, payload)
 
+    def call_arguments(self, codec: Codec, payload: bytes) -> Arguments:
+        fields = dict(self.scope(codec, payload))
+        del fields["input"]
+        return (), fields
+
     def is_same_call(self, codec: Codec, one: bytes, other: bytes) -> bool:
         if one == other:
             return True
         try:
-            return self.scope(codec, one) == self.scope(codec, other)
+            is_same = self.scope(codec, one) == self.scope(codec, other)
+            return is_same and given_parameters(codec, one) == given_parameters(codec, other)
         except InputError:
             return False
 

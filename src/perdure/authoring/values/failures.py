@@ -19,7 +19,7 @@ from perdure.authoring.values.exception_state import (
     members_of,
     state_of,
 )
-from perdure.authoring.values.tagging import is_same, tag, untag
+from perdure.authoring.values.tagging import is_same, mark_types, read_marked
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable, TaskFailed
 from perdure.core.secrets import REVEALED, masked_json
@@ -65,7 +65,7 @@ class Failure(
 
     def state(self) -> ExceptionState:
         state: list[Any] = [self.args, self.attributes]
-        args, attributes = untag(state) if self.is_tagged else state
+        args, attributes = read_marked(state) if self.is_tagged else state
         return ExceptionState(args, attributes, self.lost, self.is_bare, self.members_at)
 
 
@@ -238,7 +238,7 @@ def _faithful(codec: Codec, error: BaseException) -> ExceptionState | None:
     if kept is None:
         return None
     state = [kept.args, kept.attributes]
-    again = untag(codec.decode(codec.encode(tag(state)), list[Any]))
+    again = read_marked(codec.decode(codec.encode(mark_types(state)), list[Any]))
     return kept if is_same(state, again) else None
 
 
@@ -259,7 +259,7 @@ def _with_state(codec: Codec, error: BaseException, failure: Failure) -> Failure
     if kept is None:
         return failure
     state = [kept.args, kept.attributes]
-    args, attributes = tagged = tag(state)
+    args, attributes = tagged = mark_types(state)
     return msgspec.structs.replace(
         failure,
         args=args,

@@ -27,24 +27,24 @@ def is_same(one: object, other: object) -> bool:
     return one == other
 
 
-def tag(value: Any) -> Any:
+def mark_types(value: Any) -> Any:
     """`value` in JSON types only. A dict with keys that look like tags is tagged too."""
     if isinstance(value, tuple):
-        return {_TUPLE: [tag(item) for item in value]}
+        return {_TUPLE: [mark_types(item) for item in value]}
     if isinstance(value, list):
-        return [tag(item) for item in value]
+        return [mark_types(item) for item in value]
     if isinstance(value, bytes):
         return {_BYTES: b64encode(value).decode()}
     if isinstance(value, dict):
-        inside = {key: tag(item) for key, item in value.items()}
+        inside = {key: mark_types(item) for key, item in value.items()}
         return {_DICT: inside} if any(key.startswith(_MARK) for key in inside) else inside
     return value
 
 
-def untag(value: Any) -> Any:
-    """The reverse of `tag`."""
+def read_marked(value: Any) -> Any:
+    """The reverse of `mark_types`."""
     if isinstance(value, list):
-        return [untag(item) for item in value]
+        return [read_marked(item) for item in value]
     if not isinstance(value, dict):
         return value
     for name, read in _READERS.items():
@@ -54,11 +54,11 @@ def untag(value: Any) -> Any:
 
 
 def _untag_items(items: dict[str, Any]) -> dict[str, Any]:
-    return {key: untag(item) for key, item in items.items()}
+    return {key: read_marked(item) for key, item in items.items()}
 
 
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
-    _TUPLE: lambda items: tuple(map(untag, items)),
+    _TUPLE: lambda items: tuple(map(read_marked, items)),
     _BYTES: b64decode,
     _DICT: _untag_items,
 }

@@ -12,14 +12,14 @@ from perdure.cli.replay.rendering import LocalsAt, print_steps, replayed_step
 from perdure.cli.runs.reading import read_run
 from perdure.cli.store_setting import existing_store
 from perdure.cli.user_code import EngineStoreOption, load_engine
-from perdure.client.engine_summary import parts_of
+from perdure.client.engine_summary import engine_parts
 from perdure.client.preflight import programs_known_to
 from perdure.core.errors import PerdureError
 from perdure.core.ids import StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.replay.recorded import RecordedStep, recorded_steps
 from perdure.engine.known_programs import KnownPrograms
-from perdure.engine.programs.walkthrough import Rules, walk_through
+from perdure.engine.programs.walkthrough import ReplayRules, walk_through
 from perdure.host.clock import HostSources
 from perdure.store.rows.exported import read_export
 from perdure.store.rows.records import Run
@@ -52,18 +52,18 @@ def replay(
     """
     step = None if to is None else StepId(to)
     debugger = StepDebugger(step) if pdb else None
-    return replay_run(load_engine(target), run, Stop(step, debugger), store, output)
+    return replay_run(load_engine(target), run, StopAt(step, debugger), store, output)
 
 
-class Stop(NamedTuple):
+class StopAt(NamedTuple):
     """The step to stop at, and the debugger that opens there."""
 
     at: StepId | None = None
     debugger: StepDebugger | None = None
 
 
-def replay_run(engine: Engine, name: str, stop: Stop, url: str | None, output: str) -> int:
-    parts = parts_of(engine)
+def replay_run(engine: Engine, name: str, stop: StopAt, url: str | None, output: str) -> int:
+    parts = engine_parts(engine)
     run, entries, programs = _loaded(name, url or parts.url)
     recorded = recorded_steps(entries)
     at, debugger = stop
@@ -73,7 +73,7 @@ def replay_run(engine: Engine, name: str, stop: Stop, url: str | None, output: s
     if debugger is not None:
         _require_code(run, programs)
     # Outside an event loop, as pdb blocks.
-    rules = Rules(parts.codec, HostSources(), programs, reveal=True)
+    rules = ReplayRules(parts.codec, HostSources(), programs, reveal=True)
     try:
         found = walk_through(run, entries, rules, debugger or printer)
     finally:
@@ -101,11 +101,12 @@ def _loaded(name: str, url: str) -> tuple[Run, list[Entry], KnownPrograms]:
     if not name.endswith(".jsonl") and not Path(name).is_file():
         return asyncio.run(_stored(name, url))
     try:
-        lines = Path(name).read_bytes().splitlines()
+        content = Path(name).read_bytes()
     except OSError as error:
         what = f"{name} can't be read ({error.strerror})"
         raise InputError(what, "pass an exported run") from None
-    return *read_export(lines, name), asyncio.run(_programs(url))
+    header, entries = read_export(content, name)
+    return header.run, entries, asyncio.run(_programs(url))
 
 
 async def _stored(name: str, url: str) -> tuple[Run, list[Entry], KnownPrograms]:

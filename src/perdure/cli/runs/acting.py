@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from perdure import Engine, RunStatus, Signal
+from perdure import Engine, Request, RequestRejected, RequestUnanswered, RunStatus, Signal
 from perdure.authoring.values.failures import failure_text
 from perdure.cli.exit_codes import FAILED
 from perdure.cli.front_end import front_end, json_value
@@ -52,6 +52,44 @@ def signal(
 
     asyncio.run(send())
     console().print(f"sent signal {name!r} to {run}", soft_wrap=True)
+    return 0
+
+
+def ask(
+    run: RunArgument,
+    name: str,
+    value: ValueArgument = "null",
+    /,
+    *,
+    id_: IdOption = None,
+    timeout: TimeoutOption = None,
+    store: StoreOption = None,
+) -> int:
+    """Send a run a request, wait for its reply, and print that as JSON. The exit code is 1 if there is no reply.
+
+    Parameters
+    ----------
+    name
+        The name of the request.
+    """
+    return asyncio.run(_ask(run, Request(name, Any, Any), json_value(value), id_, timeout, store))
+
+
+async def _ask(
+    run: str,
+    request: Request[Any, Any],
+    value: Any,
+    id_: str | None,
+    timeout_s: float | None,
+    url: str | None,
+) -> int:
+    async with front_end(url) as engine:
+        try:
+            reply = await engine.handle(run).ask(request, value, id=id_, timeout=timeout_s)
+        except (RequestRejected, RequestUnanswered, TimeoutError) as error:
+            console(is_error=True).print(printable(str(error)), style="red", soft_wrap=True)
+            return FAILED
+    print(msgspec.json.encode(reply).decode())
     return 0
 
 

@@ -1,7 +1,6 @@
 """Operator acts on runs: `perdure runs pause`, `resume`, `cancel`, `approve`, `retry-step`, `skip-step`, `stop`."""
 
 import asyncio
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -23,23 +22,25 @@ from perdure.cli.output import (
     print_lines,
     table_of,
 )
-from perdure.cli.progress import Progress
+from perdure.cli.progress import ProgressLine
+from perdure.cli.runs.choosing import confirm, named_runs
 from perdure.cli.store_setting import StoreOption
 from perdure.client.runs.acts import NO_VALUE, Receipt
 from perdure.core.errors import PerdureError
-from perdure.core.runs.where import parse_where
-from perdure.host.clock import HostSources
 
 RunsArgument = Annotated[list[str] | None, Parameter(help="The ids of runs.")]
 RunArgument = Annotated[str, Parameter(help="The id of a run.")]
 StepArgument = Annotated[str, Parameter(help="The id of a step.")]
+ValuesArgument = Annotated[
+    str, Parameter(help="New values of parameters, as a JSON object of values by name.")
+]
 
 _WAIT_S = 10.0
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class ActOptions:
+class ActCommandOptions:
     """The options that all acts have."""
 
     reason: Annotated[str, Parameter(help="The reason, for the journal.")] = ""
@@ -62,7 +63,7 @@ class ActOptions:
     output: ReportOption = "table"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ActOutcome(msgspec.Struct, frozen=True):
     """What became of an act on one run."""
 
     run_id: str
@@ -75,11 +76,15 @@ class _Sender(NamedTuple):
     """Sends the act to one run, with the keywords that all acts have."""
 
     send: Callable[[Handle[Any], dict[str, Any]], Awaitable[Receipt]]
-    options: ActOptions
+    options: ActCommandOptions
 
 
-def pause(
-    runs: RunsArgument = None, /, *, descends: bool = False, options: ActOptions | None = None
+def pause_runs(
+    runs: RunsArgument = None,
+    /,
+    *,
+    descends: bool = False,
+    options: ActCommandOptions | None = None,
 ) -> int:
     """Pause runs: nothing begins until they are resumed. Attempts under way end, and their outcomes are kept.
 
@@ -91,8 +96,12 @@ def pause(
     return _act(runs, lambda run, how: run.pause(**how, descends=descends), options)
 
 
-def resume(
-    runs: RunsArgument = None, /, *, descends: bool = False, options: ActOptions | None = None
+def resume_runs(
+    runs: RunsArgument = None,
+    /,
+    *,
+    descends: bool = False,
+    options: ActCommandOptions | None = None,
 ) -> int:
     """End the pause of runs.
 
@@ -104,23 +113,23 @@ def resume(
     return _act(runs, lambda run, how: run.resume(**how, descends=descends), options)
 
 
-def cancel(runs: RunsArgument = None, /, *, options: ActOptions | None = None) -> int:
+def cancel(runs: RunsArgument = None, /, *, options: ActCommandOptions | None = None) -> int:
     """Request that runs are cancelled: they clean up, and their child runs are cancelled too."""
     return _act(runs, lambda run, how: run.cancel(**how), options)
 
 
-def stop(runs: RunsArgument = None, /, *, options: ActOptions | None = None) -> int:
+def stop(runs: RunsArgument = None, /, *, options: ActCommandOptions | None = None) -> int:
     """End runs as cancelled at once: no clean-up step runs."""
     return _act(runs, lambda run, how: run.emergency_stop(**how), options)
 
 
-def approve(runs: RunsArgument = None, /, *, options: ActOptions | None = None) -> int:
+def approve_runs(runs: RunsArgument = None, /, *, options: ActCommandOptions | None = None) -> int:
     """Approve runs that wait for approval before they begin."""
     return _act(runs, lambda run, how: run.approve(**how), options)
 
 
 def retry_step(
-    run: RunArgument, step: StepArgument, /, *, options: ActOptions | None = None
+    run: RunArgument, step: StepArgument, /, *, options: ActCommandOptions | None = None
 ) -> int:
     """Begin the next logical attempt of a parked step."""
     return _act([run], lambda handle, how: handle.retry_step(step, **how), options)
@@ -132,7 +141,7 @@ def skip_step(
     /,
     *,
     value: str | None = None,
-    options: ActOptions | None = None,
+    options: ActCommandOptions | None = None,
 ) -> int:
     """Settle a parked step without another attempt.
 
@@ -145,18 +154,28 @@ def skip_step(
     return _act([run], lambda handle, how: handle.skip_step(step, **how, value=given), options)
 
 
+def update_params(
+    run: RunArgument, values: ValuesArgument, /, *, options: ActCommandOptions | None = None
+) -> int:
+    """Change parameters of a run while it is open. Its program must declare them."""
+    given = json_value(values)
+    if not isinstance(given, dict):
+        raise InputError(f"{values!r:.100} is no JSON object", "write one: '{\"batch\": 5}'")
+    return _act([run], lambda handle, how: handle.update_params(given, **how), options)
+
+
 def _act(
     runs: Sequence[str] | None,
     send: Callable[[Handle[Any], dict[str, Any]], Awaitable[Receipt]],
-    options: ActOptions | None,
+    options: ActCommandOptions | None,
 ) -> int:
-    chosen = options or ActOptions()
-    named = _named(runs, chosen)
+    chosen = options or ActCommandOptions()
+    named = named_runs(runs, chosen.where, chosen.store)
     if chosen.dry_run:
         print_lines(named)
         return 0
     if chosen.where is not None and not chosen.yes:
-        _confirm(len(named))
+        confirm(len(named))
     outcomes = asyncio.run(_outcomes(named, _Sender(send, chosen)))
     if chosen.output == "json":
         print_json(outcomes)
@@ -168,35 +187,7 @@ def _act(
     return FAILED if any(outcome.outcome == "rejected" for outcome in outcomes) else 0
 
 
-def _named(runs: Sequence[str] | None, options: ActOptions) -> list[str]:
-    """The runs that are given by id, or that match."""
-    if (options.where is None) == (not runs):
-        raise InputError("the runs are not given, or given twice", "pass ids, or --where")
-    if options.where is None:
-        return list(runs or ())
-    filters = parse_where(options.where, HostSources().now_ms())
-    if not filters:
-        raise InputError("--where has no condition", "it would match every run: write at least one")
-
-    async def read() -> list[str]:
-        async with front_end(options.store) as engine:
-            return [run.run_id async for run in engine.iterate_runs(**filters)]
-
-    return asyncio.run(read())
-
-
-def _confirm(count: int) -> None:
-    """Asks the user in a terminal; elsewhere `--yes` is needed."""
-    if not sys.stdin.isatty():
-        raise InputError(
-            f"{count:,} runs match", "pass --yes to act on them, or --dry-run to see them"
-        )
-    print(f"{count:,} runs match. Act on them? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise InputError("not confirmed", "nothing was changed")
-
-
-async def _outcomes(runs: Sequence[str], sender: _Sender) -> list[Outcome]:
+async def _outcomes(runs: Sequence[str], sender: _Sender) -> list[ActOutcome]:
     """Sends all acts, then waits for the decisions. An error of one run does not keep the act from the others."""
     if sender.options.rate <= 0:
         raise InputError(f"--rate is {sender.options.rate:g}", "pass more than 0")
@@ -206,7 +197,7 @@ async def _outcomes(runs: Sequence[str], sender: _Sender) -> list[Outcome]:
         ]  # a malformed id is refused before anything is sent
         clock = asyncio.get_running_loop().time
         began_s = clock()
-        with Progress("runs", len(runs)) as progress:
+        with ProgressLine("runs", len(runs)) as progress:
             found = []
             for number, handle in enumerate(handles):
                 await asyncio.sleep(max(0.0, began_s + number / sender.options.rate - clock()))
@@ -230,24 +221,24 @@ async def _sent(handle: Handle[Any], sender: _Sender) -> Receipt | PerdureError:
         return error
 
 
-async def _decided(run: str, sent: Receipt | PerdureError, wait_s: float) -> Outcome:
+async def _decided(run: str, sent: Receipt | PerdureError, wait_s: float) -> ActOutcome:
     if isinstance(sent, PerdureError):
-        return Outcome(run, "rejected", sent.code, str(sent))
+        return ActOutcome(run, "rejected", sent.code, str(sent))
     try:
         decision = await sent.decision(wait_s)
     except TimeoutError:
-        return Outcome(run, "sent", "", "no host has decided yet: see perdure explain")
-    return Outcome(
+        return ActOutcome(run, "sent", "", "no host has decided yet: see perdure explain")
+    return ActOutcome(
         run, "accepted" if decision.accepted else "rejected", decision.code, decision.reason
     )
 
 
-def _outcome(outcome: Outcome) -> Text:
+def _outcome(outcome: ActOutcome) -> Text:
     colours = {"accepted": "green", "rejected": "red"}
     return Text(outcome.outcome, style=colours.get(outcome.outcome, "yellow"))
 
 
-_COLUMNS: list[Column[Outcome]] = [
+_COLUMNS: list[Column[ActOutcome]] = [
     Column("run", lambda outcome: cell(outcome.run_id)),
     Column("outcome", _outcome),
     Column("code", lambda outcome: cell(outcome.code)),

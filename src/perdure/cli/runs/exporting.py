@@ -9,7 +9,7 @@ from perdure import InputError
 from perdure.cli.output import console
 from perdure.cli.runs.reading import read_run
 from perdure.cli.store_setting import StoreOption, existing_store
-from perdure.store.rows.exported import export_lines
+from perdure.store.rows.exported import ExportHeader, write_export
 
 _PRIVATE = 0o600
 
@@ -36,7 +36,13 @@ def export(run: str, to: Path | None = None, /, *, store: StoreOption = None) ->
 async def _exported(name: str, url: str | None) -> list[bytes]:
     async with existing_store(url) as store:
         run, entries = await read_run(store, name)
-        return list(export_lines(run, entries, await store.balances(run.run_id)))
+        kept = (await store.retention.get([run.run_id])).get(run.run_id)
+        header = ExportHeader(
+            run=run,
+            balances=await store.balances(run.run_id),
+            receipt=None if kept is None else kept.receipt,
+        )
+        return list(write_export(header, entries))
 
 
 def _write(file: Path, lines: Iterable[bytes]) -> None:
@@ -48,4 +54,4 @@ def _write(file: Path, lines: Iterable[bytes]) -> None:
             f"{file} can't be written ({error.strerror})", "pass the path of a new file"
         ) from None
     with open(descriptor, "wb") as stream:
-        stream.writelines(line + b"\n" for line in lines)
+        stream.writelines(lines)

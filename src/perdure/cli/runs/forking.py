@@ -14,7 +14,7 @@ from perdure.cli.front_end import front_end, json_value
 from perdure.cli.output import Column, ReportOption, cell, console, plain, print_json, table_of
 from perdure.cli.store_setting import StoreOption
 from perdure.cli.user_code import EngineStoreOption, load_engine
-from perdure.client.engine_summary import parts_of
+from perdure.client.engine_summary import engine_parts
 from perdure.client.runs.comparing import RunDiff, StepDiff
 from perdure.core.runs.diff import StepChange
 
@@ -44,7 +44,7 @@ class ActorOptions:
     def url(self, target: str) -> str:
         """The store; imports the module that has the program."""
         engine = load_engine(target)
-        return self.store or parts_of(engine).url
+        return self.store or engine_parts(engine).url
 
 
 def fork(

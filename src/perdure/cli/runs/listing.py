@@ -78,7 +78,7 @@ def _tag(text: str) -> tuple[str, str]:
     return name, value
 
 
-def list_runs(
+def print_runs(
     *,
     filters: FilterOptions | None = None,
     limit: int = LIMIT,

@@ -43,7 +43,7 @@ _COLOURS = {StepOutcome.OK: "green", StepOutcome.FAILED: "red", StepOutcome.SKIP
 AllOption = Annotated[bool, Parameter(name="--all", help=f"All steps, not the last {LAST_STEPS}.")]
 
 
-def show(
+def show_run(
     run: str,
     /,
     *,

@@ -17,18 +17,22 @@ ProgramArgument = Annotated[str, Parameter(help="module:name of a workflow.")]
 InputArgument = Annotated[
     str, Parameter(help="The arguments as JSON: an object by name, or a list in order.")
 ]
+ParamsOption = Annotated[
+    str | None, Parameter(help="The first values of the run's parameters, as a JSON object.")
+]
 KeyOption = Annotated[str | None, Parameter(help="The start key: one run per key.")]
 
 _MEMORY = "sqlite:///:memory:"
 
 
-def start(
+def start_run(
     program: ProgramArgument,
     input_: InputArgument = "{}",
     /,
     *,
     key: KeyOption = None,
     scope: str = "",
+    params: ParamsOption = None,
     store: StoreOption = None,
 ) -> int:
     """Start a run, which the workers of the store execute. Prints its id.
@@ -38,7 +42,7 @@ def start(
     scope
         The scope of the run and its key.
     """
-    call = _call(program, input_)
+    call = _with_params(_call(program, input_), params)
 
     async def begin() -> Handle[Any]:
         async with front_end(store) as engine:
@@ -51,12 +55,13 @@ def start(
     return 0
 
 
-def run(
+def run_program(
     program: ProgramArgument,
     input_: InputArgument = "{}",
     /,
     *,
     key: KeyOption = None,
+    params: ParamsOption = None,
     store: StoreOption = None,
 ) -> int:
     """Run a workflow in this process, and print its result as JSON. The exit code is 1 if it failed.
@@ -64,7 +69,7 @@ def run(
     Without a store it runs in memory. With a store, an interrupted run resumes when the command is repeated with its
     key.
     """
-    call = _call(program, input_)
+    call = _with_params(_call(program, input_), params)
     try:
         url = store_url(store)
     except InputError:
@@ -80,6 +85,10 @@ async def _run_here(url: str, call: Any, key: str | None) -> int:
         async for entry in handle.events(follow=False):
             last = entry
     return print_outcome(status, last)
+
+
+def _with_params(call: Any, text: str | None) -> Any:
+    return call if text is None else call.with_params(json_value(text))
 
 
 def _call(target: str, text: str) -> Any:

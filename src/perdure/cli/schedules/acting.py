@@ -25,7 +25,7 @@ _WAIT_S = 10.0
 _TIME = "A time such as 2026-01-31T02:30, in UTC if it names no zone."
 
 
-def pause(
+def pause_schedule(
     name: NameArgument,
     /,
     *,
@@ -38,7 +38,9 @@ def pause(
     return _say(f"paused {name!r}; its open runs continue")
 
 
-def resume(name: NameArgument, /, *, scope: ScopeOption = "", store: StoreOption = None) -> int:
+def resume_schedule(
+    name: NameArgument, /, *, scope: ScopeOption = "", store: StoreOption = None
+) -> int:
     """End the pause of a schedule. It ticks again from now on; the ticks in between are skipped."""
     _act(name, scope, store, lambda handle: handle.resume())
     return _say(f"resumed {name!r}")
@@ -98,7 +100,7 @@ def backfill(
 
     A tick whose run was started before does not start another.
     """
-    begins, ends = _instant(first), _instant(end)
+    begins, ends = instant(first), instant(end)
     if begins >= ends:
         raise InputError(f"{first} is not before {end}", "pass the earlier time first")
     if dry_run:
@@ -150,7 +152,8 @@ def _say(text: str) -> int:
     return 0
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
+    """A time that the user wrote: in UTC if it names no zone."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

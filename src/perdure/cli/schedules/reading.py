@@ -66,7 +66,7 @@ def list_schedules(
     return 0
 
 
-def show(
+def show_schedule(
     name: NameArgument,
     /,
     *,

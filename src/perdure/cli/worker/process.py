@@ -21,7 +21,7 @@ from perdure import Engine, InputError, PerdureError
 from perdure.cli.user_code import load_engine
 from perdure.cli.worker.logs import configure, print_error
 from perdure.cli.worker.policy import BAD_CONFIG
-from perdure.client.engine_summary import summary_of
+from perdure.client.engine_summary import engine_summary
 from perdure.client.queues import unknown_queues
 from perdure.core.errors import ForeignSqlite, NotOurDatabase, SchemaTooNew
 
@@ -106,7 +106,7 @@ async def serve(engine: Engine, supervisor: socket.socket) -> None:
     opening.result()
     failing = asyncio.create_task(engine.wait_failed())
     try:
-        _send(supervisor, ReadyMessage(engine.settings.grace, *summary_of(engine)))
+        _send(supervisor, ReadyMessage(engine.settings.grace, *engine_summary(engine)))
         await asyncio.wait([stopping, failing], return_when=asyncio.FIRST_COMPLETED)
         if failing.done():
             failing.result()

@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -9,6 +10,9 @@ import msgspec
 
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.texts import require_user_text
+from perdure.client.runs.parameters import encoded_parameters
+from perdure.client.runs.pending import send_to_pending
+from perdure.core.codec import is_same_payload
 from perdure.core.errors import Denied, InputError, PayloadTooLarge, TooManyActs
 from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
@@ -18,6 +22,7 @@ from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH, MAX_PAYLOAD_BYT
 from perdure.core.messages import AT_ONCE
 from perdure.core.replay.identity import cancel_guid, next_run_id
 from perdure.core.runs.acts import (
+    ACCEPTED,
     ACTS_PER_MINUTE,
     EXPLANATIONS,
     MAX_ACT_BYTES,
@@ -151,6 +156,25 @@ class Acts:
         payload = None if value is NO_VALUE else codec.encode(value, limit=MAX_ACT_BYTES)
         return await self._act(ActType.SKIP_STEP, ActOptions(reason, by, id, False, given, payload))
 
+    async def update_params(
+        self,
+        values: Mapping[str, Any],
+        reason: str = "",
+        *,
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as above
+    ) -> "Receipt":
+        """Change parameters of the run: those in `values`, by their names. The program must declare them.
+
+        The program reads the new values from the moment at which the run accepts the act. If this process has the
+        program, it refuses unknown names and values of other types before anything is stored.
+        """
+        end = await self._receiver()
+        payload = await encoded_parameters(self._host.dispatcher, end, values)
+        return await self._act(
+            ActType.UPDATE_PARAMS, ActOptions(reason, by, id, False, None, payload)
+        )
+
     @abstractmethod
     async def _receiver(self) -> Run: ...
 
@@ -166,7 +190,8 @@ class Acts:
         text = require_user_text("the reason of a cancel", reason, MAX_PAYLOAD_BYTES // 4, 0)
         end = await self._open_receiver("be cancelled")
         guid = cancel_guid(end.origin)
-        await self._send(end, "cancel", guid, text.encode())
+        if not await send_to_pending(self._host, end, "cancel", guid, text.encode()):
+            await self._send(end, "cancel", guid, text.encode())
         return Receipt(self._host, end, guid)
 
     async def _act(self, kind: ActType, given: ActOptions) -> "Receipt":
@@ -222,7 +247,10 @@ class Acts:
                 f"{len(pending)} acts wait for run {end.run_id!r}",
                 "send this one again in a minute",
             )
-        await self._send(end, message.kind, message.guid, payload)
+        is_denied = act.refusal is not None
+        sent = message.kind, message.guid, payload
+        if is_denied or not await send_to_pending(self._host, end, *sent):
+            await self._send(end, *sent)
         return Receipt(self._host, end, message.guid, act, is_new=is_new)
 
 
@@ -285,6 +313,8 @@ class Receipt:
                     return decision
             self._read += len(entries)
         for guid, state, reason in await self._store.act_messages(run.run_id):
+            if guid == self._guid and (reason or "").startswith(ACCEPTED):
+                return Decision(False, Code.ID_TAKEN, EXPLANATIONS[Code.ID_TAKEN])  # of a fork
             if guid == self._guid and state != "pending":
                 code, colon, text = (reason or "").partition(": ")
                 return Decision(False, code if colon else "", text if colon else code)
@@ -301,6 +331,8 @@ class Receipt:
                 of_step = "" if event.step is None else f" of step {event.step!r}"
                 text = f"{EXPLANATIONS[Code.ID_TAKEN]}: {event.signal_type}{of_step}"
                 return Decision(False, Code.ID_TAKEN, text, seq)
+            case e.SignalAccepted(guid=self._guid) if self._has_other_values(event):
+                return Decision(False, Code.ID_TAKEN, EXPLANATIONS[Code.ID_TAKEN], seq)
             case e.SignalAccepted(guid=self._guid):
                 return Decision(True, "", event.reason, seq)
             case e.SignalRejected(guid=self._guid):
@@ -309,3 +341,10 @@ class Receipt:
                 return Decision(True, "", event.reason, seq)
             case _:
                 return None
+
+    def _has_other_values(self, event: e.SignalAccepted) -> bool:
+        """Whether the act that has this id gave other values for parameters."""
+        act = self._act
+        if act is None or event.payload is None or act.value is None:
+            return False
+        return not is_same_payload(self._host.dispatcher.codec, event.payload, act.value)

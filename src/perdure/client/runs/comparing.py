@@ -7,7 +7,7 @@ import msgspec
 from perdure.client.runs.rows import require_run
 from perdure.core.codec import Codec
 from perdure.core.ids import RunId
-from perdure.core.runs.diff import StepChange, StepFacts, compare
+from perdure.core.runs.diff import StepChange, StepFacts, compare_journals
 from perdure.store.store import Store
 
 
@@ -48,7 +48,7 @@ async def compare_runs(store: Store, codec: Codec, a: RunId, b: RunId) -> RunDif
     for run_id in (a, b):
         run = await require_run(store, run_id)
         journals.append([entry.event for entry in await store.entries(run_id, 0, run.seq)])
-    found = compare((a, journals[0]), (b, journals[1]))
+    found = compare_journals((a, journals[0]), (b, journals[1]))
     steps = tuple(
         StepDiff(each.step, each.change, _side(codec, each.a), _side(codec, each.b))
         for each in found.steps

@@ -15,7 +15,13 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import TERMINAL
 from perdure.core.messages import OUTCOMES
-from perdure.core.runs.description import Description, OpenSteps, RunRows, WaitingHook, waits_of
+from perdure.core.runs.description import (
+    DescribedSteps,
+    Description,
+    RunRows,
+    WaitingHook,
+    waits_of,
+)
 from perdure.core.runs.waits import AnyWait, JoinWait
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.store.rows.records import Run
@@ -28,7 +34,7 @@ MAX_READS = 3
 class _RunRead(NamedTuple):
     run: Run
     entries: list[Entry]
-    steps: OpenSteps
+    steps: DescribedSteps
     rows: RunRows
 
 
@@ -37,7 +43,7 @@ class DescribedRun(NamedTuple):
 
     description: Description
     entries: list[Entry]
-    steps: OpenSteps
+    steps: DescribedSteps
 
 
 async def describe_run(
@@ -97,13 +103,13 @@ def _description(
 
 async def _read(dispatcher: Dispatcher, run_id: RunId) -> _RunRead:
     ((run, entries),) = await dispatcher.store.load([run_id])
-    steps = OpenSteps(entries)
+    steps = DescribedSteps(entries)
     rows = RunRows() if run.status in TERMINAL else await _rows(dispatcher, run, entries, steps)
     return _RunRead(run, entries, steps, rows)
 
 
 async def _rows(
-    dispatcher: Dispatcher, run: Run, entries: list[Entry], steps: OpenSteps
+    dispatcher: Dispatcher, run: Run, entries: list[Entry], steps: DescribedSteps
 ) -> RunRows:
     store, run_id = dispatcher.store, run.run_id
     work = await store.queued_work(run_id)

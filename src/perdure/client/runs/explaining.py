@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from perdure.authoring.values.failures import failure_text
 from perdure.client.hosts import HostState, host_list
 from perdure.client.runs.description import DescribedRun, describe_closed, describe_with_journal
+from perdure.core.admission.place import PlaceInLine
+from perdure.core.admission.rules import NO_SLOT, in_force, parse_slot
 from perdure.core.codec import Codec
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal import events as e
@@ -22,6 +24,7 @@ from perdure.core.runs.obstacles import (
 from perdure.core.runs.pausing import pause_of
 from perdure.core.runs.waits import ChildWait, SignalWait
 from perdure.host.runs.dispatcher import Dispatcher
+from perdure.store.admission_table import DELAYED, READY, WAITING
 from perdure.store.rows.records import Run
 
 MOST_CHILDREN = 20
@@ -52,7 +55,7 @@ class _Reading:
     def __init__(self, dispatcher: Dispatcher, status_of: StatusOf) -> None:
         self._dispatcher = dispatcher
         self._store = dispatcher.store
-        self._status_of = status_of
+        self.status_of = status_of
         self._hosts: list[HostState] | None = None
         self._seen: set[RunId] = set()
 
@@ -63,11 +66,11 @@ class _Reading:
         run = await store.run(run_id)
         if run is not None and run.is_over:
             last = await store.entries(run_id, max(0, run.seq - LAST_ENTRIES), run.seq)
-            description = describe_closed(run, self._status_of(run), last)
+            description = describe_closed(run, self.status_of(run), last)
             return RunSituation(
                 description=description, now_ms=now_ms, error=_error(codec, last[-1:])
             )
-        described = await describe_with_journal(self._dispatcher, run_id, self._status_of)
+        described = await describe_with_journal(self._dispatcher, run_id, self.status_of)
         description, entries = described.description, described.entries
         if description.closed_at_ms is not None:
             return RunSituation(
@@ -87,9 +90,36 @@ class _Reading:
             queues={row.queue: QueueFact(row.due, row.claimed) for row in queues},
             early=_early(described),
             dead_letters=dead,
+            place=await self._place(run),
             pause=None if description.pause_reason is None else pause_of(entries),
             children={child: await self._child(child) for child in self._children(description)},
             locked_ms=await store.locked_ms(),
+        )
+
+    async def _place(self, run: Run | None) -> PlaceInLine | None:
+        """The place in line of a pending run."""
+        if run is None or run.epoch:
+            return None
+        admission = self._store.admission
+        pending = await admission.pending(run.run_id)
+        if pending is None:
+            return None
+        if pending.state != READY or pending.slot == NO_SLOT:
+            is_delayed = pending.state == DELAYED
+            ready_at_ms = pending.ready_at_ms if is_delayed else None
+            return PlaceInLine(pending.state == WAITING, ready_at_ms)
+        standing, setting = await admission.standing(pending.slot)
+        rules = in_force(standing.rules, setting)
+        name, _, key = parse_slot(pending.slot)
+        now_ms, pace = self._dispatcher.sources.now_ms(), rules.pace
+        wait_ms = 0 if pace is None else pace.wait_ms(standing.arrival_us, now_ms)
+        return PlaceInLine(
+            limit=name,
+            key=key,
+            holding=standing.running,
+            running=rules.running,
+            waiting=standing.waiting,
+            rate_until_ms=now_ms + wait_ms if wait_ms else None,
         )
 
     def _children(self, description: Description) -> Sequence[RunId]:

@@ -1,8 +1,10 @@
 """Forks a run: stores a new run that begins like it, and takes another way from one of its steps on."""
 
+import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -17,13 +19,23 @@ from perdure.client.runs.fork_requests import (
     preview_of,
     require_kept_payloads,
 )
-from perdure.core.errors import CorruptJournal, InputError, RunExists, UnknownStep
-from perdure.core.ids import RunId, is_run_id, parse_run_id
+from perdure.client.runs.rows import require_run
+from perdure.core.errors import (
+    CorruptJournal,
+    InputError,
+    RunExists,
+    SignalReused,
+    StaleFence,
+    StoreUnavailable,
+    UnknownStep,
+)
+from perdure.core.ids import RunId, StepId, is_run_id, parse_run_id
 from perdure.core.journal import events as e
+from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ActType
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.messages import AT_ONCE, Message
-from perdure.core.runs.acts import Act, Actor, act_message
+from perdure.core.runs.acts import Act, Actor, act_guid, act_message
 from perdure.core.runs.forking import (
     START,
     ForkPlan,
@@ -36,7 +48,15 @@ from perdure.core.runs.forking import (
 from perdure.engine.programs.forking import fork_bundle
 from perdure.host.host import Host
 from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.fence import Fence
 from perdure.store.rows.records import Run
+
+T = TypeVar("T")
+
+LONG_JOURNAL: Final = 2_000
+"""Entries from which on a fork is planned and replayed in a thread: that takes about 20 ms for each 1,000 entries."""
+
+_MOST_TRIES = 10
 
 
 class Forks(Acts):
@@ -135,8 +155,21 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     dispatcher = host.dispatcher
     if await dispatcher.store.run(fork) is not None:
         return fork
-    forked, options = await _run_named(host, source, options)
-    _, bundle = await prepare_fork(host, forked, options, act)
+    await _require_own_id(host, source, act)
+    for _ in range(_MOST_TRIES):
+        forked, chosen = await _run_named(host, source, options)
+        _, bundle = await prepare_fork(host, forked, chosen, act)
+        with suppress(StaleFence):
+            return await _commit_fork(host, source, fork, act, bundle)
+        source = await require_run(dispatcher.store, source.run_id)
+    raise StoreUnavailable(
+        f"run {source.run_id!r} changed its owner again and again", "fork it again"
+    )
+
+
+async def _commit_fork(host: Host, source: Run, fork: RunId, act: Act, bundle: Bundle) -> RunId:
+    """Commits the bundle and the act. Raises `StaleFence` if the source has another owner, or was erased."""
+    dispatcher = host.dispatcher
     recorded = act_message(source.origin, act, dispatcher.sources.arrival(source.origin))
     bundle.enqueue(recorded)
     if source.chain is not None:
@@ -151,6 +184,17 @@ async def fork_run(host: Host, source: Run, options: ForkOptions, act: Act) -> R
     delivered = msgspec.structs.replace(recorded, run_id=source.run_id)
     host.message_sent(delivered, source.owner)
     return fork
+
+
+async def _require_own_id(host: Host, source: Run, act: Act) -> None:
+    """Raise if another act has the id: the fork would be recorded nowhere."""
+    store, guid = host.dispatcher.store, act_guid(source.origin, act.id)
+    sent = {each.guid for each in await store.act_messages(source.run_id)}
+    if guid in sent or await store.taken_in_chain(source.origin, [guid]):
+        raise SignalReused(
+            f"the id {act.id!r} of a fork of run {source.run_id!r} is that of another act",
+            "use another id",
+        )
 
 
 async def _run_named(host: Host, end: Run, options: ForkOptions) -> tuple[Run, ForkOptions]:
@@ -172,28 +216,25 @@ async def prepare_fork(
 ) -> tuple[ForkPlan, Bundle]:
     dispatcher = host.dispatcher
     codec, sources, programs = dispatcher.codec, dispatcher.sources, dispatcher.programs
-    entries = await dispatcher.store.entries(source.run_id, 0, source.seq)
-    journal = [entry.event for entry in entries]
-    step = find_forked_step(source.run_id, options.step, journal)
-    fork = fork_id(source.origin, act.id)
-    request = ForkRequest(
-        source.run_id,
-        source.origin,
-        fork,
-        step,
-        encoded_values(source.run_id, options.values, journal, codec, programs),
-        act.id,
-        act.reason,
-        sources.now_ms(),
-        lost_child(codec, source.run_id),
-    )
-    plan = plan_fork(request, journal, [entry.at_ms for entry in entries])
+    entries = await _journal(host, source)
+    if not entries:
+        raise InputError(
+            f"run {source.run_id!r} has not begun, and has nothing to fork", "start another run"
+        )
+    is_long = len(entries) > LONG_JOURNAL
+    plan, step = await _apart(_planned, host, source, entries, options, act, is_long=is_long)
     plan = msgspec.structs.replace(plan, signals=(*plan.signals, *await _waiting(host, source)))
     require_kept_payloads(source, entries, plan, signals=options.signals)
     if options.arguments is not None:
         plan = _with_arguments(host, source, plan, step, options.arguments)
     await dispatcher.catalogue.find_version(source.program, source.version)
-    bundle = fork_bundle(source, fork, plan.events, codec, sources, programs)
+    fork = fork_id(source.origin, act.id)
+    enrolments = dispatcher.context.enrolments.of(fork, source.program, sources.now_ms())
+    names = source, fork, plan.events
+    how = codec, sources, programs, enrolments
+    bundle = await _apart(fork_bundle, *names, *how, is_long=is_long)
+    # Rejected if the source is erased or removed meanwhile, which changes its epoch.
+    bundle.fences.append(Fence(source.run_id, source.epoch))
     if plan.is_paused:
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))
@@ -201,6 +242,46 @@ async def prepare_fork(
         for message in _later_signals(fork, plan, sources.now_ms()):
             bundle.enqueue(message)
     return plan, bundle
+
+
+async def _journal(host: Host, source: Run) -> list[Entry]:
+    """All entries of the run, read in pages: the event loop has its turn between them."""
+    entries: list[Entry] = []
+    while len(entries) < source.seq:
+        end = min(len(entries) + LONG_JOURNAL, source.seq)
+        page = await host.dispatcher.store.entries(source.run_id, len(entries), end)
+        entries += page
+        if len(entries) < end:
+            raise CorruptJournal(
+                f"entry {len(entries)} of run {source.run_id!r} is missing", "see the audit"
+            )
+    return entries
+
+
+async def _apart(work: Callable[..., T], *args: Any, is_long: bool) -> T:
+    """Call `work`: for a long journal in a thread, so that the event loop does not wait for it."""
+    return await asyncio.to_thread(work, *args) if is_long else work(*args)
+
+
+def _planned(
+    host: Host, source: Run, entries: Sequence[Entry], options: ForkOptions, act: Act
+) -> tuple[ForkPlan, StepId]:
+    dispatcher = host.dispatcher
+    codec = dispatcher.codec
+    journal = [entry.event for entry in entries]
+    step = find_forked_step(source.run_id, options.step, journal)
+    request = ForkRequest(
+        source.run_id,
+        source.origin,
+        fork_id(source.origin, act.id),
+        step,
+        encoded_values(source.run_id, options.values, journal, codec, dispatcher.programs),
+        act.id,
+        act.reason,
+        dispatcher.sources.now_ms(),
+        lost_child(codec, source.run_id),
+    )
+    return plan_fork(request, journal, [entry.at_ms for entry in entries]), step
 
 
 async def _waiting(host: Host, source: Run) -> list[e.SignalDelivered]:

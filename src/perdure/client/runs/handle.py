@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from enum import StrEnum
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import msgspec
@@ -17,11 +16,14 @@ from perdure.authoring.values.result_types import unreadable_result
 from perdure.client.caller_checks import require_own_loop
 from perdure.client.large import encode_message
 from perdure.client.runs.answerable_steps import answerable_steps, find_step, require_answerable
+from perdure.client.runs.asking import Asking
 from perdure.client.runs.description import describe_run
+from perdure.client.runs.erased_results import require_result
 from perdure.client.runs.explaining import explain_run
 from perdure.client.runs.forks import Forks
 from perdure.client.runs.history import HistoryMethods, HistoryReader
 from perdure.client.runs.rows import advancing, require_consistent, require_run, require_unparked
+from perdure.client.runs.status import RunStatus, status_of
 from perdure.client.runs.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.client.runs.waits import Waits, waits_by_kind
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
@@ -31,7 +33,6 @@ from perdure.core.errors import (
     NotDecodable,
     RunCancelled,
     RunClosed,
-    RunDiverged,
     RunFailed,
     UnknownName,
     UnknownRun,
@@ -56,23 +57,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class RunStatus(StrEnum):
-    """The state of a run. Runs that are `diverged` or `parked` wait until their cause is fixed."""
-
-    APPROVED = "approved"
-    RUNNING = "running"
-    BLOCKED = "blocked"
-    PAUSED = "paused"
-    CANCELLING = "cancelling"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    CONTINUED = "continued"
-    DIVERGED = "diverged"
-    PARKED = "parked"
-
-
-class Handle(HistoryMethods, Forks, Generic[R]):
+class Handle(HistoryMethods, Forks, Asking, Generic[R]):
     """A run. Any process with the same store can have a handle of it.
 
     A handle of a run in a chain stands for the whole chain, whichever run it names: events and streams begin with the
@@ -135,6 +120,7 @@ class Handle(HistoryMethods, Forks, Generic[R]):
             await payloads.prefetch((ending.payload,))
         if ending.status is Status.COMPLETED:
             program = await self._find_program(run_id)
+            await require_result(self._dispatcher.store, run_id, ending.payload)
             try:
                 result: R = program.signature.unpack_result(codec, ending.payload or b"null")
             except NotDecodable as error:
@@ -265,13 +251,13 @@ class Handle(HistoryMethods, Forks, Generic[R]):
             if run is None or run.fence.epoch != end.epoch:
                 raise
             return RunStatus(run.journal.state.status.value)
-        return _status_of(end)
+        return status_of(end)
 
     async def runs(self) -> dict[RunId, RunStatus]:
         """The runs of the chain, in their order: all but the last are `continued`."""
         run = await self._row()
         chain = await self._store.chain(run.origin) if _is_chained(run) else [run]
-        return {each.run_id: _status_of(each) for each in chain}
+        return {each.run_id: status_of(each) for each in chain}
 
     async def signal(self, signal: Signal[T], value: T, *, id: str | None = None) -> None:  # noqa: A002 - what it is
         """Send the run a signal; returns when it is durable.
@@ -341,7 +327,7 @@ class Handle(HistoryMethods, Forks, Generic[R]):
         """
         self._require_no_transaction("the state")
         end = await self._chain_end()
-        return await describe_run(self._dispatcher, end.run_id, _status_of)
+        return await describe_run(self._dispatcher, end.run_id, status_of)
 
     async def explain(self) -> Explanation:
         """Why the run does not move, what happens next by itself, and the command that moves it. `print` shows it.
@@ -350,7 +336,7 @@ class Handle(HistoryMethods, Forks, Generic[R]):
         """
         self._require_no_transaction("the state")
         end = await self._chain_end()
-        return await explain_run(self._dispatcher, end.run_id, _status_of)
+        return await explain_run(self._dispatcher, end.run_id, status_of)
 
     async def _open_receiver(self, what: str) -> Run:
         end = await self._receiver()
@@ -482,17 +468,3 @@ class Handle(HistoryMethods, Forks, Generic[R]):
 def _is_chained(run: Run) -> bool:
     """Whether the run continues another, or another continues it."""
     return run.chain is not None or run.status is Status.CONTINUED
-
-
-def _status_of(run: Run) -> RunStatus:
-    if run.damage is not None:
-        return RunStatus.PARKED
-    return shown_status(run.status, run.parked)
-
-
-def shown_status(status: Status, parked: str | None) -> RunStatus:
-    """The state that users see, from the columns of the run's row."""
-    if parked is not None:
-        diverged = parked.startswith(RunDiverged.code)
-        return RunStatus.DIVERGED if diverged else RunStatus.PARKED
-    return RunStatus(status.value)

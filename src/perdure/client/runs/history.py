@@ -4,20 +4,22 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
+from perdure.client.runs.parameters import read_parameters
 from perdure.client.runs.rows import require_unparked
 from perdure.client.runs.streams import require_offset
 from perdure.core.errors import InvalidId
 from perdure.core.ids import RunId
-from perdure.core.journal.contract import EventType
+from perdure.core.journal.contract import ENDS_OF_RUN, EventType
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import Status
 from perdure.core.ledger import AccountId, layout_of, spell_balance
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.core.runs.contract_reader import ContractReader
+from perdure.core.runs.decided_acts import DecidedAct, decided_in, set_aside
 from perdure.core.runs.projection import Projection
 from perdure.core.runs.snapshot import RunSnapshot, SequenceGap
 from perdure.core.runs.tracing import TraceSpan, spans_of
@@ -29,16 +31,6 @@ from perdure.store.rows.records import Run
 
 ReadRow = Callable[[RunId | None], Awaitable[Run]]
 """Reads the row of a run; without an id, of the run whose history is read."""
-
-_ENDS = frozenset(
-    (
-        EventType.RUN_COMPLETED,
-        EventType.RUN_FAILED,
-        EventType.RUN_CANCELLED,
-        EventType.RUN_CONTINUED,
-    )
-)
-"""The last event of a run."""
 
 
 class LedgerAccount(msgspec.Struct, frozen=True):
@@ -84,8 +76,10 @@ class HistoryReader:
         chain = await self.chain()
         place, first = place_of(chain, first)
         for at in range(place, len(chain)):
-            reader, run = reader_of(self._host.context, chain, at), chain[at]
+            readers, run = self._host.readers, chain[at]
+            reader = readers.nearest(reader_of(self._host.context, chain, at), first)
             while reader.seq < run.seq:
+                readers.keep(reader)
                 end = min(reader.seq + ENTRIES_PER_READ, run.seq)
                 for event in _events(reader, await self._entries(reader, end), first):
                     yield event
@@ -125,6 +119,24 @@ class HistoryReader:
     async def view(self) -> RunSnapshot:
         return (await self._host.views.view(await self.chain())).projection.snapshot()
 
+    async def decisions(self) -> list[DecidedAct]:
+        found: list[DecidedAct] = []
+        for run in await self.chain():
+            run_id, origin = run.run_id, run.origin
+            entries = await self._store.decisions(run_id)
+            found += [decided_in(entry, run_id, origin) for entry in entries]
+            messages = await self._store.acts_set_aside(run_id)
+            acts = (set_aside(message, verdict, origin) for message, verdict in messages)
+            found += [act for act in acts if act is not None]
+        return found
+
+    async def params(self) -> dict[str, Any]:
+        run = (await self.chain())[-1]
+        first = await self._store.entries(run.run_id, 0, 2)
+        decisions = await self._store.decisions(run.run_id)
+        events = [entry.event for entry in (*first, *decisions)]
+        return await read_parameters(self._host.dispatcher, run, events)
+
     async def ledger(self) -> list[LedgerAccount]:
         accounts = []
         for run in await self.chain():
@@ -155,7 +167,7 @@ class HistoryReader:
             run_id, seq = reader.origin.run_id, reader.seq
             async with self._host.feed.follow(run_id, seq, projects=projects) as follower:
                 self._host.follows(run_id)
-                while reader.last not in _ENDS:
+                while reader.last not in ENDS_OF_RUN:
                     entries = await follower.take()
                     events = _events(reader, entries, first)
                     if events:
@@ -260,6 +272,18 @@ class HistoryMethods(ABC):
         there.
         """
         return self._history("the view").watch()
+
+    async def decisions(self) -> list[DecidedAct]:
+        """The decisions on operators' acts on the run, or on the runs of its chain: in the journal, then those without
+        an entry, such as the forks of a run that had ended."""
+        return await self._history("the decisions").decisions()
+
+    async def params(self) -> dict[str, Any]:
+        """The values of the run's parameters now, in their stored form.
+
+        Where this process has the program, defaults fill in those that were never given.
+        """
+        return await self._history("the parameters").params()
 
     async def ledger(self) -> list[LedgerAccount]:
         """The accounts of the run's ledger, spelled out: of each step and of each message to the run."""

@@ -10,7 +10,7 @@ import msgspec
 from perdure.authoring.durations import Duration, milliseconds
 from perdure.authoring.tags import TagValue, tag_texts
 from perdure.authoring.texts import require_user_text
-from perdure.client.runs.handle import RunStatus, shown_status
+from perdure.client.runs.status import RunStatus, shown_status
 from perdure.core.errors import InputError
 from perdure.core.ids import HostId, RunId, parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH, MAX_NAME_LENGTH

@@ -3,7 +3,8 @@
 from typing import Any, NamedTuple
 
 from perdure.client.runs.explaining import situation_of
-from perdure.client.runs.handle import Handle, _status_of
+from perdure.client.runs.handle import Handle
+from perdure.client.runs.status import status_of
 from perdure.core.ids import RunId
 from perdure.core.ledger import is_step_account, step_account
 from perdure.core.replay.recorded import RecordedStep, recorded_steps
@@ -33,7 +34,7 @@ async def overview_of(handle: Handle[Any], most_steps: int | None) -> RunOvervie
     end = await handle._chain_end()
     store = handle._dispatcher.store
     first = 0 if most_steps is None else max(0, end.seq - ENTRIES_OF_LAST_STEPS)
-    situation = await situation_of(handle._dispatcher, end.run_id, _status_of)
+    situation = await situation_of(handle._dispatcher, end.run_id, status_of)
     steps = list(recorded_steps(await store.entries(end.run_id, first)).values())
     shown = steps if most_steps is None else steps[-most_steps:]
     is_cut = first > 0 or len(shown) < len(steps)

@@ -13,8 +13,21 @@ async def require_run(store: Store, run_id: RunId) -> Run:
     """The row of the run. Raises `UnknownRun` if there is none."""
     run = await store.run(run_id)
     if run is None:
-        raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
+        raise await unknown_run(store, run_id)
     return run
+
+
+async def unknown_run(store: Store, run_id: RunId) -> UnknownRun:
+    """The error for a run that is not in the store: it may be in the archive, or purged."""
+    kept = (await store.retention.get([run_id])).get(run_id)
+    if kept is None:
+        return UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
+    if kept.archive is not None:
+        return UnknownRun(
+            f"run {run_id!r} is in the archive, not in the store",
+            f"read its object {kept.archive!r}; `perdure replay` reads it too",
+        )
+    return UnknownRun(f"run {run_id!r} was purged", "only the head of its journal is left")
 
 
 def advancing(host: Host, run_id: RunId) -> WarmRun | None:

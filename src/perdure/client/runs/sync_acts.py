@@ -1,6 +1,6 @@
 """Operator acts, for sync code."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from perdure.authoring.durations import Duration
@@ -112,3 +112,13 @@ class SyncActs(Generic[R]):
         id: str | None = None,  # noqa: A002 - as in Handle
     ) -> SyncReceipt:
         return self._wait(self._handle.skip_step(step, reason, value=value, by=by, id=id))
+
+    def update_params(
+        self,
+        values: Mapping[str, Any],
+        reason: str = "",
+        *,
+        by: Actor | None = None,
+        id: str | None = None,  # noqa: A002 - as in Handle
+    ) -> SyncReceipt:
+        return self._wait(self._handle.update_params(values, reason, by=by, id=id))

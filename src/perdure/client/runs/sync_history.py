@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from perdure.client.runs.history import HistoryMethods, LedgerAccount
 from perdure.core.runs.contract_event import ContractEvent
+from perdure.core.runs.decided_acts import DecidedAct
 from perdure.core.runs.snapshot import RunSnapshot
 from perdure.core.runs.tracing import TraceSpan
 
@@ -39,6 +40,12 @@ class SyncHistoryMethods(ABC):
 
     def watch(self) -> Iterator[RunSnapshot]:
         return self._each(self._of_run.watch())
+
+    def decisions(self) -> list[DecidedAct]:
+        return self._wait_for(self._of_run.decisions())
+
+    def params(self) -> dict[str, Any]:
+        return self._wait_for(self._of_run.params())
 
     def ledger(self) -> list[LedgerAccount]:
         return self._wait_for(self._of_run.ledger())

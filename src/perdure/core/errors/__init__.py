@@ -27,6 +27,7 @@
     │   ├── KeySpent               a start key whose run failed or was cancelled
     │   ├── SignalReused           the id of a signal that was sent before with another value
     │   ├── VersionExists          a version of a program that was deployed with other content
+    │   ├── UnknownBus             an event bus that the store does not have
     │   ├── UnknownSchedule        a schedule that the store does not have
     │   ├── UnknownVersion         a version of a program that was not deployed
     │   ├── NotActive              a version of a graph that new runs can't be of
@@ -44,6 +45,8 @@
     │   ├── NotDone                raised by a reconcile function: the effect did not happen
     │   ├── RunCancelled           the run was cancelled
     │   ├── RunInterrupted         the run was ended by an interrupt activity
+    │   ├── RequestRejected        a run rejected a request
+    │   ├── RequestUnanswered      a run ended without an answer to a request
     │   ├── ResponseError          a step of a graph that responded with an error code
     │   └── RunDiverged            the program is not the one that wrote the journal
     ├── LedgerError                a posting that the digits do not allow
@@ -61,6 +64,7 @@
     ├── CommitRejected             this bundle was not written; others were
     │   ├── StaleFence             another host owns the run now
     │   ├── RunExists              the start key is taken
+    │   │   └── RunJoined          the start joined the run that holds its limit
     │   ├── UnknownRun             no such run
     │   ├── RunEnded               a chunk for a run that is over
     │   ├── StaleToken             the work was claimed again by another host
@@ -74,6 +78,10 @@
     ├── ActRefused                 an operator act that was refused before the run got it
     │   ├── Denied                 the authorizer denied it
     │   └── TooManyActs            too many acts wait for the run
+    ├── LimitReached               a limit refuses the start; it says when to try again
+    ├── BusError                   an event that was not published
+    │   ├── BusRefused             the bus refuses this event
+    │   └── BusUnavailable         the bus takes no events now
     ├── EvaluationError            an expression that can't be evaluated on these values
     │   └── ExpressionTooCostly    it would take too long, or make something too large
     ├── OperationError             an operation of `perdure.operations`
@@ -105,6 +113,7 @@ An error says what is wrong and which value, then what to do next.
 """
 
 from perdure.core.errors.acts import ActRefused, Denied, TooManyActs
+from perdure.core.errors.admission import LimitReached
 from perdure.core.errors.base import PerdureError
 from perdure.core.errors.books import (
     AttemptsExhausted,
@@ -120,6 +129,7 @@ from perdure.core.errors.books import (
     LedgerOverflow,
     SemaphoreUnderflow,
 )
+from perdure.core.errors.buses import BusError, BusRefused, BusUnavailable
 from perdure.core.errors.commits import (
     BundleRefused,
     CommitRejected,
@@ -127,6 +137,7 @@ from perdure.core.errors.commits import (
     ReadinessOverflow,
     RunEnded,
     RunExists,
+    RunJoined,
     StaleFence,
     StaleToken,
     StatementFailed,
@@ -165,6 +176,7 @@ from perdure.core.errors.inputs import (
     SecretExposed,
     SignalReused,
     TurnTooLong,
+    UnknownBus,
     UnknownName,
     UnknownSchedule,
     UnknownSecret,
@@ -189,6 +201,8 @@ from perdure.core.errors.operations import (
 from perdure.core.errors.outcomes import (
     NotDone,
     Outcome,
+    RequestRejected,
+    RequestUnanswered,
     ResponseError,
     RunCancelled,
     RunDiverged,
@@ -221,6 +235,9 @@ __all__ = [
     "AttemptsExhausted",
     "BooksDiffer",
     "BundleRefused",
+    "BusError",
+    "BusRefused",
+    "BusUnavailable",
     "CallFailed",
     "CallOver",
     "CallReused",
@@ -256,6 +273,7 @@ __all__ = [
     "LedgerError",
     "LedgerOrder",
     "LedgerOverflow",
+    "LimitReached",
     "NeverAwaited",
     "NoArtifactStore",
     "NotActive",
@@ -274,6 +292,8 @@ __all__ = [
     "PayloadTooLarge",
     "PerdureError",
     "ReadinessOverflow",
+    "RequestRejected",
+    "RequestUnanswered",
     "ResponseError",
     "RunCancelled",
     "RunClosed",
@@ -282,6 +302,7 @@ __all__ = [
     "RunExists",
     "RunFailed",
     "RunInterrupted",
+    "RunJoined",
     "SchemaTooNew",
     "SchemaTooOld",
     "SecretExposed",
@@ -303,6 +324,7 @@ __all__ = [
     "TransactionInterrupted",
     "TransactionOver",
     "TurnTooLong",
+    "UnknownBus",
     "UnknownName",
     "UnknownOperation",
     "UnknownRun",

@@ -22,6 +22,12 @@ class RunExists(CommitRejected):
         self.run_id = run_id
 
 
+class RunJoined(RunExists):
+    """The start joined the run that holds its limit. `run_id` is that run."""
+
+    code = "run-joined"
+
+
 class UnknownRun(CommitRejected):
     """The store has no run of that id."""
 

@@ -137,7 +137,7 @@ class KeySpent(InputError):
 
 
 class SignalReused(InputError):
-    """The `id` of a signal, or of an answer, that was sent before with another value."""
+    """The `id` of a signal, or of an answer, that was sent before with another value; or of a fork, for another act."""
 
     code = "signal-reused"
 
@@ -146,6 +146,12 @@ class VersionExists(InputError):
     """The version was deployed with other content; a deployed version never changes."""
 
     code = "version-exists"
+
+
+class UnknownBus(InputError):
+    """No engine was opened with an event bus of that name on this store."""
+
+    code = "unknown-bus"
 
 
 class UnknownSchedule(InputError):

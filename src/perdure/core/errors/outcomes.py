@@ -97,6 +97,22 @@ class ResponseError(Outcome):
         self.status = status
 
 
+class RequestRejected(Outcome):
+    """The run rejected a request. `reason` is what it said."""
+
+    code = "request-rejected"
+
+    @property
+    def reason(self) -> str:
+        return self.remedy
+
+
+class RequestUnanswered(Outcome):
+    """The run ended without an answer to a request."""
+
+    code = "request-unanswered"
+
+
 class RunDiverged(Outcome):
     """The run is parked: its program does not match its journal."""
 

@@ -19,6 +19,7 @@ def ordered(graph: m.Graph) -> m.Graph:
         nodes=tuple(map(_ordered_node, graph.nodes)),
         input=None if graph.input is None else _sorted(graph.input),
         output=None if graph.output is None else _sorted(graph.output),
+        params=None if graph.params is None else _sorted(graph.params),
     )
 
 

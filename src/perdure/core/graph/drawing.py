@@ -94,7 +94,8 @@ def text(graph: m.Graph) -> str:
     """Every node on a line, with its edges below."""
     version = f" {graph.version}" if graph.version else ""
     lines = [f"{graph.name}{version}"]
-    for part, fields in (("input", graph.input), ("output", graph.output)):
+    schemas = ("input", graph.input), ("output", graph.output), ("params", graph.params)
+    for part, fields in schemas:
         if fields is not None:
             spelled = ", ".join(f"{name}: {field.type}" for name, field in fields.items())
             lines.append(f"{part}: {spelled or 'nothing'}")

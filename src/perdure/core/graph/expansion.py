@@ -111,6 +111,9 @@ def _refused(
     if called.threshold:
         what = f"the graph {call.graph!r} completes at threshold {called.threshold}: it needs a run of its own"
         return Problem(call.name, "graph", what, AWAIT_IT)
+    if called.params is not None:
+        what = f"the graph {call.graph!r} has parameters: it needs a run of its own"
+        return Problem(call.name, "graph", what, AWAIT_IT)
     faults = [] if call.graph in finder.done else problems_of(called)
     if faults:
         what = f"the graph {call.graph!r} has problems of its own, such as: {faults[0]}"

@@ -14,6 +14,9 @@ from perdure.core.graph import model as m
 RESERVED: Final = ("input", "job", "result", "code", "error")
 """Names that every scope has, at least for some expressions: no variable may have one."""
 
+PARAMS: Final = "params"
+"""Reserved, too, in a graph that declares parameters."""
+
 SHADOWED: Final = frozenset(RESERVED) - {"input"}
 """Reserved names that an input field may have. It is no variable then: expressions read `input.code`."""
 

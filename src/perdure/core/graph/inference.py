@@ -51,6 +51,17 @@ def expression_tree(text: str) -> ast.expr:
     return parse_expression(text.strip())
 
 
+def attributes_of(name: str, text: str) -> list[str]:
+    """The attributes of a variable that a valid expression reads: `batch` of `params.batch`."""
+    return [
+        each.attr
+        for each in ast.walk(expression_tree(text))
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == name
+    ]
+
+
 def clashes(given: Type, wanted: Type) -> bool:
     """Whether the types are certainly incompatible. An int counts as a float."""
     if "any" in {given, wanted} or given == wanted:

@@ -9,7 +9,8 @@ Data flows along the edges as a *scope* of variables. A run begins with the fiel
 changes since the paths parted win, of several the one of the later edge. In `output`, `job` and the conditions of a
 node's edges, `result` is the node's result, `code` the code of its response or error, and `error` the failure, if any,
 as {"type": ..., "message": ...}. `job` is the run's own data, shared by all planes; every expression can read it, and
-it is the run's result if there is no output.
+it is the run's result if there is no output. `params` are the parameters that the graph declares: every expression
+can read their current values, which an operator may change.
 
 Every expression is text in the subset of Python of `core/expressions`; names of variables are identifiers.
 """
@@ -253,7 +254,7 @@ class FieldType(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A graph as it is written, before it is checked. `input` and `output` are None if they are not declared.
+    """A graph as it is written, before it is checked. `input`, `output` and `params` are None if they are not declared.
 
     `source` says where it was written; it is not part of the digest. The run completes with the first step
     after which exactly `threshold` obligations are open, or none; steps still open are abandoned.
@@ -267,6 +268,7 @@ class Graph(msgspec.Struct, frozen=True, omit_defaults=True):
     output: dict[str, FieldType] | None = None
     source: str = ""
     threshold: int = 0
+    params: dict[str, FieldType] | None = None
 
 
 class SourceLocation(msgspec.Struct, frozen=True, order=True):

@@ -76,13 +76,15 @@ class CycleHook:
 class GraphState:
     """State of one graph run: a fold of its journal, so replay rebuilds it."""
 
-    __slots__ = ("hooks", "job", "joins", "loops", "result", "semaphore")
+    __slots__ = ("hooks", "job", "joins", "loops", "params", "result", "semaphore")
 
     def __init__(self) -> None:
         self.joins: dict[tuple[int, Plane], Join] = {}
         self.loops: dict[tuple[int, Plane], LoopIteration] = {}
         self.hooks: dict[tuple[int, Plane], CycleHook] = {}
         self.job: dict[str, Any] = {}
+        self.params: dict[str, Any] | None = None
+        """The run's parameters as they are now; `None` if the graph declares none."""
         self.result: Any = NO_OUTPUT
         self.semaphore = 0
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from perdure.core.codec import Codec
 from perdure.core.errors import ReadinessOverflow
 from perdure.core.expressions import Expression, Meter
+from perdure.core.graph.fields import PARAMS
 from perdure.core.graph.identity import require_computed_name
 from perdure.core.graph.joining import (
     join_item,
@@ -129,7 +130,7 @@ class Walk:
     def value(
         self, text: Expression, scope: VariableScope, specials: dict[str, Any] = _NO_SPECIALS
     ) -> Any:
-        """Evaluate an expression. `job` is the run's job data; other names are variables."""
+        """Evaluate an expression. `job` is the run's job data, `params` its parameters; other names are variables."""
         seen = {}
         for name in text.names:
             if name in specials:
@@ -138,6 +139,8 @@ class Walk:
                 seen[name] = self._state.job
             elif name in scope:
                 seen[name] = scope[name]
+            elif name == PARAMS and self._state.params is not None:
+                seen[name] = self._state.params
         return text.evaluate(seen, self._meter)
 
     def _choose(self, vertex: Vertex, scope: VariableScope, response: StepResponse) -> list[Arrow]:

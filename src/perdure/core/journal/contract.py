@@ -68,6 +68,16 @@ TERMINAL_OF_STEP: Final = frozenset(
 )
 """Events that end a step: each occurs at most once under a logical attempt."""
 
+ENDS_OF_RUN: Final = frozenset(
+    (
+        EventType.RUN_COMPLETED,
+        EventType.RUN_FAILED,
+        EventType.RUN_CANCELLED,
+        EventType.RUN_CONTINUED,
+    )
+)
+"""The last event of a run."""
+
 _BEFORE_TERMINAL: Final = (
     EventType.INVOKE_SCHEDULED,
     EventType.STEP_STARTED,

@@ -3,7 +3,8 @@
 An entry's hash covers the hash before it, its place, its time, the event without its payload, and
 SHA-256(nonce + payload). Because the chain holds only that digest, a payload can be erased (the
 nonce with it, so that a short payload can't be guessed from the digest) and every hash still
-verifies.
+verifies. A body whose texts are erased no longer has the bytes that its hash covers, so that
+entry keeps its hash itself; a receipt says what the body is since then.
 """
 
 from collections.abc import Iterable
@@ -32,7 +33,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """One row of a journal, as it is stored.
 
     `body` is the event's JSON without its payload. `sealed` is nonce + payload; once the payload is erased it
-    is `None`, and `erased` keeps the digest in its place.
+    is `None`, and `erased` keeps the digest in its place; if texts of the body were erased too, followed by the hash of
+    the entry.
     """
 
     seq: int
@@ -48,7 +50,14 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return f"<Entry {self.seq} at {self.at_ms}: {self.body}, payload of {size:,} bytes{state}>"
 
     @property
+    def is_redacted(self) -> bool:
+        """Whether texts of the body were erased."""
+        return self.erased is not None and len(self.erased) == 2 * HASH_BYTES
+
+    @property
     def hash(self) -> bytes:
+        if self.erased is not None and len(self.erased) == 2 * HASH_BYTES:
+            return self.erased[HASH_BYTES:]
         if self.sealed is not None:
             digest = sha256(self.sealed).digest()
         else:
@@ -127,6 +136,13 @@ def erase(entry: Entry) -> Entry:
     if entry.sealed is None:
         return entry
     return _replace(entry, sealed=None, erased=sha256(entry.sealed).digest())
+
+
+def redact(entry: Entry, body: str) -> Entry:
+    """The entry with another body and without its payload; its hash is unchanged."""
+    digest = erase(entry).erased or _NO_PAYLOAD
+    mark = digest[:HASH_BYTES] + entry.hash
+    return _replace(entry, body=body, sealed=None, erased=mark)
 
 
 def event_to_json(event: Event) -> bytes:

@@ -13,6 +13,7 @@ protocol: it posts its own digit only, because the step's entry and the spawning
 entries of their own.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from math import isfinite
 from typing import Final
@@ -44,7 +45,9 @@ class ExecutionStarted(Carrier, frozen=True):
     `continues` another one begins with `inherited` entries for events of that run; the program starts after them.
     Entries older than the field `scope` have `None` there. A fork names in `forks` the run and the entry where it was
     cut (`run@seq`), and in `seed` what its random ids derive from: those of the run that it forks. The run starts with
-    the `tags`. Of a traced run `trace` is the context that it belongs to, in the form of W3C Trace Context.
+    the `tags`, and while it is open it holds the `slot` of a limit. A run that was cancelled before it began has
+    `inherited` entries too: those that end it before its program starts. Of a traced run `trace` is the context that it
+    belongs to, in the form of W3C Trace Context.
     """
 
     program: str
@@ -62,6 +65,7 @@ class ExecutionStarted(Carrier, frozen=True):
     seed: str | None = None
     tags: dict[str, str] | None = None
     trace: str | None = None
+    slot: str | None = None
 
 
 class Terminal(Carrier, frozen=True, kw_only=True):
@@ -262,11 +266,23 @@ class AwaitKind(StrEnum):
 
 
 class AwaitSignal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A signal that the program waits for. `timer`, if set, ends the wait too."""
+    """A signal that the program waits for. `timer`, if set, ends the wait too.
+
+    If a person answers, `ask` is what the person should see, `who` is the person or group, and `schema` the JSON Schema
+    of the answer. A replay may give other texts.
+    """
 
     name: str
     promise_id: StepId
     timer: StepId | None = None
+    ask: str | None = None
+    who: str | None = None
+    schema: str | None = None
+
+    @property
+    def bare(self) -> "AwaitSignal":
+        """What a replay compares."""
+        return AwaitSignal(self.name, self.promise_id, self.timer)
 
 
 class ExecutionAwaiting(Event, frozen=True):
@@ -380,10 +396,11 @@ class StepSkipped(Carrier, frozen=True):
     staged: bool = False
 
 
-class SignalAccepted(Event, frozen=True):
+class SignalAccepted(Carrier, frozen=True):
     """An operator's act is accepted; its effect follows in the same commit. `signal_type` is an `ActType`.
 
-    `RETRY_STEP` has its effect here: the next logical attempt of `step` begins.
+    Two acts have their effect here: with `RETRY_STEP` the next logical attempt of `step` begins, and with
+    `UPDATE_PARAMS` the parameters in the payload have new values.
     """
 
     signal_id: str
@@ -433,6 +450,16 @@ class Posted(Event, frozen=True):
     label: str
     postings: tuple[Posting, ...]
     semaphore: int = 0
+
+
+def started_of(events: Sequence[Event]) -> ExecutionStarted | None:
+    """The event with which a journal began: the first, or the second after an approval. `None` if it is neither."""
+    for event in events[:2]:
+        if isinstance(event, ExecutionStarted):
+            return event
+        if not isinstance(event, RunApproved):
+            break
+    return None
 
 
 EVENTS: tuple[type[Event], ...] = (

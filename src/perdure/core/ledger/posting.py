@@ -1,7 +1,7 @@
 """Posting to an account: the one way in which a balance changes.
 
 `post` runs once per account and commit. A fast check of a few divisions accepts the postings of
-normal operation; all others go to `rules.judge`. The fast check accepts only what `judge` accepts.
+normal operation; all others go to `judge_posting`. The fast check accepts only what that accepts.
 """
 
 from functools import lru_cache
@@ -9,7 +9,7 @@ from typing import Final
 
 from perdure.core.ledger.digits import ACTIVITY, DigitLayout
 from perdure.core.ledger.increments import TRIGGER_SEED
-from perdure.core.ledger.rules import judge
+from perdure.core.ledger.rules import judge_posting
 
 _COUNTER: Final = 100_000_000
 """Weight just above the entries and the ordinal."""
@@ -52,7 +52,7 @@ def post(balance: int, increment: int, layout: DigitLayout) -> int:
         return post_activity(balance, increment)
     if _is_ordinary_message(balance, increment):
         return balance + increment
-    return judge(balance, increment, layout)
+    return judge_posting(balance, increment, layout)
 
 
 @lru_cache(1024)
@@ -60,7 +60,7 @@ def post_activity(balance: int, increment: int) -> int:
     """`post`, to the account of a step. Remembered: most steps are alike."""
     if _is_ordinary_activity(balance, increment):
         return balance + increment
-    return judge(balance, increment, ACTIVITY)
+    return judge_posting(balance, increment, ACTIVITY)
 
 
 def _is_ordinary_activity(balance: int, increment: int) -> bool:

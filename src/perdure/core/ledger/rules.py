@@ -59,7 +59,7 @@ def require_possible(balance: int, layout: DigitLayout) -> None:
         raise LedgerOrder(f"{flaw[0]} ({shown})", remedy)
 
 
-def judge(balance: int, increment: int, layout: DigitLayout) -> int:
+def judge_posting(balance: int, increment: int, layout: DigitLayout) -> int:
     """The balance after posting `increment`; raises, before anything changes, if it is refused."""
     require_possible(balance, layout)
     if increment < 0:

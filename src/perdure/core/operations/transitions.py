@@ -307,7 +307,7 @@ def remove_frames(data: LedgerData, me: Participant, at: datetime) -> LedgerChan
     return LedgerChange(done, (line,))
 
 
-def sweep(data: LedgerData) -> LedgerChange:
+def remove_crashed_frames(data: LedgerData) -> LedgerChange:
     """Remove the frames of contained crashes, after their clean-up."""
     if data.operation_state is not OperationState.RUNNING:
         return LedgerChange(data)

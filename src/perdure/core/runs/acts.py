@@ -14,7 +14,7 @@ from perdure.core.journal.state import Status
 from perdure.core.messages import AT_ONCE, Message
 
 MAX_ACT_BYTES: Final = 64 * 1024
-"""One act as it is sent, the value of a skipped step included."""
+"""One act as it is sent, the value of a skipped step or of parameters included."""
 
 ACTS_PER_MINUTE: Final = 60
 """Decisions that one run journals in a minute at most: denied acts are journaled too, and must not flood it."""
@@ -25,6 +25,10 @@ RETRY_AT_ONCE_MS: Final = 1
 """The due time of the attempt that an operator asks for: past by every clock."""
 
 
+ACCEPTED: Final = "accepted;"
+"""How the verdict begins in the row of an act that was accepted, and that no entry records."""
+
+
 class Actor(msgspec.Struct, frozen=True):
     """Who acts, as the caller's own authentication knows them, and in which role."""
 
@@ -33,7 +37,8 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An act as it is sent. `value` is the encoded result of a skipped step, `None` if the operator gave none.
+    """An act as it is sent. `value` is the encoded result of a skipped step, `None` if the operator gave none, or the
+    new values of parameters.
 
     `refusal` is the code of the authorizer's denial. An act that `descends` is sent to open child runs, too.
     """
@@ -74,6 +79,8 @@ class Code:
     STEP_NOT_TERMINAL: Final = "STEP_NOT_TERMINAL"
     VALUE_MISFIT: Final = "VALUE_MISFIT"
     NO_PARAMETERS: Final = "PARAMS_NOT_DECLARED"
+    PARAMETER_UNKNOWN: Final = "PARAM_UNKNOWN"
+    PARAMETER_MISFIT: Final = "PARAM_MISFIT"
     UNSUPPORTED: Final = "ACT_UNSUPPORTED"
     RATE_LIMITED: Final = "RATE_LIMITED"
     ID_TAKEN: Final = "ID_TAKEN"
@@ -92,7 +99,9 @@ EXPLANATIONS: Final = {
     Code.STEP_SETTLED: "the step has its outcome",
     Code.STEP_NOT_TERMINAL: "the step has not failed: it is under way, or waits for its next attempt",
     Code.VALUE_MISFIT: "the value is not of the step's result type",
-    Code.NO_PARAMETERS: "the program declares no parameters that can change while it runs",
+    Code.NO_PARAMETERS: "the program declares no parameters",
+    Code.PARAMETER_UNKNOWN: "the program declares no parameter of that name",
+    Code.PARAMETER_MISFIT: "the parameters would not be of the types that the program declares",
     Code.UNSUPPORTED: "this act does not apply to an open run",
     Code.RATE_LIMITED: f"more than {ACTS_PER_MINUTE} acts in a minute",
     Code.ID_TAKEN: "another act has this id",
@@ -128,7 +137,7 @@ def verdict(
         ActType.PAUSE: Code.PAUSED if is_paused else None,
         ActType.RESUME: None if is_paused else Code.NOT_PAUSED,
         ActType.APPROVE: Code.NOT_PENDING,
-        ActType.UPDATE_PARAMS: Code.NO_PARAMETERS,
+        ActType.UPDATE_PARAMS: None,
     }.get(act.type, Code.UNSUPPORTED)
 
 
@@ -151,7 +160,7 @@ def closed_verdict(act: Act | None, what: str) -> str:
     if act is not None and act.refusal is not None:
         return f"{act.refusal}: {what}"
     if act is not None and act.type in (ActType.FORK, ActType.RETRY_RUN):
-        return f"accepted; {what}"
+        return f"{ACCEPTED} {what}"
     return f"{Code.TERMINAL}: {what}"
 
 

@@ -13,6 +13,8 @@ class AlertCode(StrEnum):
 
     PROJECTOR_LAG_HIGH = "PROJECTOR_LAG_HIGH"
     PROJECTOR_GAP_DETECTED = "PROJECTOR_GAP_DETECTED"
+    BUS_UNAVAILABLE = "BUS_UNAVAILABLE"
+    EVENT_DEAD_LETTERED = "EVENT_DEAD_LETTERED"
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,4 +49,27 @@ def gap_alert(run_id: RunId, expected: int, found: int, at_ms: int) -> Alert:
         at_ms=at_ms,
         run_id=run_id,
         details={"expected": expected, "found": found},
+    )
+
+
+def bus_alert(bus: str, reason: str, at_ms: int) -> Alert:
+    """A bus takes no events."""
+    return Alert(
+        code=AlertCode.BUS_UNAVAILABLE,
+        severity="P2",
+        message=f"event bus {bus!r} takes no events, which wait for it: {reason}",
+        at_ms=at_ms,
+        details={"bus": bus, "reason": reason},
+    )
+
+
+def dead_letter_alert(bus: str, run_id: RunId, seq: int, reason: str, at_ms: int) -> Alert:
+    """A bus refused an event for good."""
+    return Alert(
+        code=AlertCode.EVENT_DEAD_LETTERED,
+        severity="P2",
+        message=f"event bus {bus!r} refused event {seq} of run {run_id}, now a dead letter: {reason}",
+        at_ms=at_ms,
+        run_id=run_id,
+        details={"bus": bus, "seq": seq, "reason": reason},
     )

@@ -15,7 +15,7 @@ _LEADS_TO: Final[dict[type[e.Event], type[e.Event]]] = {
 """Which event of the run an event follows from."""
 
 
-class Cause(NamedTuple):
+class EventCause(NamedTuple):
     """The event that came before, and the act; `None` where there is none."""
 
     event: str | None
@@ -45,6 +45,10 @@ class Causes:
         self._of_run: dict[type[e.Event], int] = {}
         """The last pause, wait and approval."""
 
+    @property
+    def steps(self) -> int:
+        return len(self._last)
+
     def copied(self) -> "Causes":
         """Causes that continue where these are."""
         other = copy(self)
@@ -53,13 +57,13 @@ class Causes:
         other._of_run = self._of_run.copy()
         return other
 
-    def next(self, seq: int, event: e.Event, label: Label) -> Cause:
+    def next(self, seq: int, event: e.Event, label: Label) -> EventCause:
         """The cause of the entry `seq`."""
         if label.step != RUN_STEP:
             return self._of_step(seq, event, StepId(label.step))
         return self._of_the_run(seq, event)
 
-    def _of_step(self, seq: int, event: e.Event, step: StepId) -> Cause:
+    def _of_step(self, seq: int, event: e.Event, step: StepId) -> EventCause:
         before, signal = self._last.get(step), self._retried_by.get(step)
         self._last[step] = seq
         if isinstance(event, e.SignalReceived):
@@ -69,10 +73,10 @@ class Causes:
             before = self._accepted.get(signal, before)
         return self._cause(before, signal)
 
-    def _of_the_run(self, seq: int, event: e.Event) -> Cause:
+    def _of_the_run(self, seq: int, event: e.Event) -> EventCause:
         match event:
             case e.ExecutionStarted() if event.continues is not None:
-                return Cause(self._continued)
+                return EventCause(self._continued)
             case e.ExecutionStarted() | e.ExecutionResumed():
                 return self._cause(self._of_run.get(_LEADS_TO[type(event)]))
             case e.RunApproved() | e.ExecutionAwaiting():
@@ -87,18 +91,20 @@ class Causes:
                 self._delivered[event.signal_name, event.delivery_id] = seq
             case _:
                 pass
-        return Cause(None)
+        return EventCause(None)
 
-    def _decision(self, seq: int, event: e.SignalAccepted | e.SignalRejected) -> Cause:
+    def _decision(self, seq: int, event: e.SignalAccepted | e.SignalRejected) -> EventCause:
         if isinstance(event, e.SignalRejected):
-            return Cause(None, event.signal_id)
+            return EventCause(None, event.signal_id)
         self._accepted[event.signal_id] = seq
         if event.signal_type == e.ActType.RETRY_STEP and event.step is not None:
             self._last[event.step] = seq
             self._retried_by[event.step] = event.signal_id
-        return Cause(None, event.signal_id)
+        return EventCause(None, event.signal_id)
 
-    def _effect(self, seq: int, event: e.RunPaused | e.RunResumed | e.CancelRequested) -> Cause:
+    def _effect(
+        self, seq: int, event: e.RunPaused | e.RunResumed | e.CancelRequested
+    ) -> EventCause:
         signal = event.signal_id
         before = None if signal is None else self._accepted.get(signal)
         if isinstance(event, e.RunPaused):
@@ -109,5 +115,5 @@ class Causes:
             self._cancel = seq, signal
         return self._cause(before, signal)
 
-    def _cause(self, seq: int | None, signal: str | None = None) -> Cause:
-        return Cause(None if seq is None else event_id(self._run_id, seq), signal)
+    def _cause(self, seq: int | None, signal: str | None = None) -> EventCause:
+        return EventCause(None if seq is None else event_id(self._run_id, seq), signal)

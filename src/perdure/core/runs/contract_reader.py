@@ -1,5 +1,6 @@
 """Turns the entries of one run's journal into contract events."""
 
+from collections.abc import Collection
 from copy import copy
 from typing import Any, Final, NamedTuple
 
@@ -11,7 +12,7 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.journal.contract import RUN_STEP, EventType, Label, Labelling
 from perdure.core.journal.entry import Entry
-from perdure.core.runs.causes import Cause, Causes
+from perdure.core.runs.causes import Causes, EventCause
 from perdure.core.runs.contract_event import ContractEvent, EngineRunRef, event_id
 from perdure.core.runs.fingerprint import error_text
 from perdure.core.runs.snapshot import ApplicationError
@@ -77,13 +78,27 @@ class ContractReader:
         other._attempts = self._attempts.copy()
         return other
 
+    @property
+    def size(self) -> int:
+        """How many steps it knows."""
+        return self._causes.steps + 1
+
     def skip(self, entry: Entry) -> None:
         """Read an entry whose event is not wanted."""
         self._advance(entry)
 
     def read(self, entry: Entry) -> ContractEvent:
         """The event of the next entry."""
+        return self._event(entry, *self._advance(entry))
+
+    def read_if(self, entry: Entry, types: Collection[str]) -> ContractEvent | None:
+        """The event of the next entry if it is of one of these types; its data is not decoded otherwise."""
         event, label, cause = self._advance(entry)
+        return self._event(entry, event, label, cause) if label.type in types else None
+
+    def _event(
+        self, entry: Entry, event: e.Event, label: Label, cause: EventCause
+    ) -> ContractEvent:
         origin, is_of_run = self.origin, label.step == RUN_STEP
         return ContractEvent(
             run_id=origin.run_id,
@@ -110,7 +125,7 @@ class ContractReader:
             "run `verify` to find what was changed, and restore the rows from a backup",
         )
 
-    def _advance(self, entry: Entry) -> tuple[e.Event, Label, Cause]:
+    def _advance(self, entry: Entry) -> tuple[e.Event, Label, EventCause]:
         if entry.seq != self.seq:
             raise self.missing(entry.seq)
         event = entry.event

@@ -93,6 +93,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"  parked: {self.parked}")
         elif self.pause_reason is not None:
             lines.append(f"  paused: {self.pause_reason}" if self.pause_reason else "  paused")
+        elif self.status == "pending":
+            lines.append("  it has not begun: it waits for its limit, for a time or for approval")
         elif self.owner is None:
             lines.append("  no host owns it: it resumes when a host with its program takes it over")
         if self.cancel_reason is not None:
@@ -103,7 +105,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
-class OpenSteps:
+class DescribedSteps:
     """The open steps of a run, by its journal."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
@@ -188,7 +190,7 @@ class OpenSteps:
 def waits_of(
     run_id: RunId,
     owner: HostId | None,
-    steps: OpenSteps,
+    steps: DescribedSteps,
     rows: RunRows,
     error_text: Callable[[bytes | None], str],
     now_ms: int,
@@ -228,13 +230,13 @@ class _Invoke(NamedTuple):
     awaited: bool
 
 
-def _is_signal(steps: OpenSteps, step: StepId) -> bool:
+def _is_signal(steps: DescribedSteps, step: StepId) -> bool:
     """An awaited step of a workflow without an entry is a signal that has not arrived."""
     has_entry = step in steps.scheduled or step in steps.timers
     return not has_entry and steps.is_open(step)
 
 
-def _signal(steps: OpenSteps, rows: RunRows, step: StepId) -> SignalWait:
+def _signal(steps: DescribedSteps, rows: RunRows, step: StepId) -> SignalWait:
     hook = rows.hooks.get(step)
     until_ms = _limit_of(steps, step)
     if hook is not None:
@@ -244,7 +246,11 @@ def _signal(steps: OpenSteps, rows: RunRows, step: StepId) -> SignalWait:
     named = steps.signals.get(step)
     name = rows.topics.get(_activity(step)) if named is None else named.name
     since_ms = steps.awaited_since.get(step) or steps.hooked.get(step) or steps.timers[step][1]
-    return SignalWait(step=step, name=name, since_ms=since_ms, until_ms=until_ms)
+    wait = SignalWait(step=step, name=name, since_ms=since_ms, until_ms=until_ms)
+    if named is None or named.ask is None:
+        return wait
+    schema = None if named.schema is None else msgspec.json.decode(named.schema)
+    return msgspec.structs.replace(wait, ask=named.ask, who=named.who, schema=schema)
 
 
 def _activity(step: StepId) -> str:
@@ -252,7 +258,7 @@ def _activity(step: StepId) -> str:
     return step.partition(",")[0]
 
 
-def _limit_of(steps: OpenSteps, step: StepId) -> int | None:
+def _limit_of(steps: DescribedSteps, step: StepId) -> int | None:
     """When the wait for a signal times out."""
     named = steps.signals.get(step)
     timer = step if named is None else named.timer
@@ -261,7 +267,7 @@ def _limit_of(steps: OpenSteps, step: StepId) -> int | None:
 
 def _invoked(
     invoke: _Invoke,
-    steps: OpenSteps,
+    steps: DescribedSteps,
     rows: RunRows,
     error_text: Callable[[bytes | None], str],
     now_ms: int,
@@ -316,7 +322,7 @@ def _invoked(
 
 
 def _parked(
-    invoke: _Invoke, steps: OpenSteps, error_text: Callable[[bytes | None], str]
+    invoke: _Invoke, steps: DescribedSteps, error_text: Callable[[bytes | None], str]
 ) -> OperatorWait:
     step = invoke.step
     failed, since_ms = steps.retrying[step]

@@ -57,7 +57,9 @@ class Comparison(msgspec.Struct, frozen=True):
         return self.first is None
 
 
-def compare(a: tuple[RunId, Sequence[e.Event]], b: tuple[RunId, Sequence[e.Event]]) -> Comparison:
+def compare_journals(
+    a: tuple[RunId, Sequence[e.Event]], b: tuple[RunId, Sequence[e.Event]]
+) -> Comparison:
     """Compare two runs, each given by its id and its events."""
     pairs = zip_longest(
         (_normal(a[0], event) for event in a[1]), (_normal(b[0], event) for event in b[1])

@@ -61,6 +61,7 @@ _STUCK = frozenset(
         CauseKind.PARKED,
         CauseKind.PAUSED,
         CauseKind.PENDING,
+        CauseKind.APPROVAL,
     }
 )
 

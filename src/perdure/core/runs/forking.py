@@ -91,6 +91,9 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event], times: Sequence[
 
     Raises `InputError` if the step is unknown, or a value fits no step.
     """
+    # A fork needs no approval: it is an operator's act itself.
+    before = int(bool(journal) and isinstance(journal[0], e.RunApproved))
+    journal, times = journal[before:], times[before:]
     targets = {request.step, *request.values}
     _require_known(request, journal, targets)
     cut = 1 if request.step == START else _cut(journal, targets)
@@ -112,6 +115,7 @@ def plan_fork(request: ForkRequest, journal: Sequence[e.Event], times: Sequence[
     skipped = [*skips.values(), *_replacements(request)]
     settled = outcomes.keys() | {skip.promise_id for skip in skipped}
     behind = [*_restarted(request, steps, settled), *_facts(request, steps, outcomes, skipped)]
+    cut += before
     whole = [_renamed(event, request) for event in [*_forked(prefix, request, cut), *behind]]
     return ForkPlan(
         cut,
@@ -457,6 +461,8 @@ def _forked(prefix: Sequence[e.Event], request: ForkRequest, cut: int) -> Iterab
                 continues=None,
                 forks=f"{request.source}@{cut}",
                 seed=event.seed or request.source,
+                inherited=event.inherited if event.continues is not None else 0,
+                slot=None,  # an operator asked for the fork, whatever limits say
             )
         else:
             yield event

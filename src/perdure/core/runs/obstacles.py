@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from perdure.core.admission.place import PlaceInLine
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import HostId, RunId, StepId
 from perdure.core.runs.description import Description
@@ -33,6 +34,10 @@ class CauseKind(StrEnum):
     PARKED = "parked"
     PAUSED = "paused"
     PENDING = "pending"
+    APPROVAL = "pending-approval"
+    DELAYED = "delayed"
+    RUN_LIMIT = "run-limit"
+    RATE = "rate"
     STEP_PARKED = "step-parked"
     HOST_DEAD = "host-dead"
     NO_HOST = "no-host"
@@ -103,6 +108,8 @@ class RunSituation(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: Sequence[str] = ()
     """Why messages to the run were put aside."""
     pause: PauseRecord | None = None
+    place: PlaceInLine | None = None
+    """Its place in line, while it is pending."""
     children: Mapping[RunId, tuple[Cause, ...]] = {}
     """Why the child runs that it waits for do not move."""
     locked_ms: int | None = None
@@ -203,14 +210,42 @@ def _paused(situation: RunSituation) -> Iterator[Cause]:
 
 
 def _pending(situation: RunSituation) -> Iterator[Cause]:
-    if situation.description.status in ("pending", "approved"):
-        run = situation.description.run_id
+    place = situation.place
+    if place is None:
+        if situation.description.status in ("pending", "approved"):
+            text = f"is {situation.description.status}, and has not begun"
+            yield _cause(situation, CauseKind.PENDING, text, then="its host begins it")
+    elif place.needs_approval:
+        command = f"perdure runs approve {situation.description.run_id}"
+        yield _cause(situation, CauseKind.APPROVAL, "waits for approval", command=command)
+    elif place.ready_at_ms is not None:
+        yield _until(situation, CauseKind.DELAYED, "is delayed", place.ready_at_ms)
+    else:
+        yield from _limited(situation, place)
+
+
+def _limited(situation: RunSituation, place: PlaceInLine) -> Iterator[Cause]:
+    """A pending run that is ready, and waits for a slot of its limit."""
+    of = f" for {place.key!r}" if place.key else ""
+    limit, line = f"limit {place.limit!r}{of}", f"{place.waiting:,} runs wait for it"
+    if place.running is not None and place.holding >= place.running:
         yield _cause(
             situation,
-            CauseKind.PENDING,
-            f"is {situation.description.status}, and has not begun",
-            command=f"perdure runs approve {run}",
+            CauseKind.RUN_LIMIT,
+            f"waits for {limit}: {place.holding:,} of {place.running:,} runs are open, and {line}",
+            then="it begins in its turn, when one of them ends",
+            command=f"perdure limits set {place.limit} --running {place.running + 1}",
         )
+    elif place.rate_until_ms is not None:
+        what = f"waits for the rate of {limit}, and {line}"
+        yield _until(situation, CauseKind.RATE, what, place.rate_until_ms)
+    else:
+        yield _cause(situation, CauseKind.PENDING, "may begin", then="the next host begins it")
+
+
+def _until(situation: RunSituation, kind: CauseKind, text: str, until_ms: int) -> Cause:
+    cause = _cause(situation, kind, text, then="it begins, or takes its place in line")
+    return msgspec.structs.replace(cause, until_ms=until_ms)
 
 
 def _cancelling(situation: RunSituation) -> Iterator[Cause]:
@@ -237,6 +272,8 @@ def _hosts(situation: RunSituation) -> Iterator[Cause]:
                 then=then,
                 command=command,
             )
+    elif situation.place is not None and alive:
+        return
     elif not alive:
         yield _cause(
             situation,
@@ -339,11 +376,12 @@ def _signal(situation: RunSituation, wait: SignalWait) -> Cause:
     if wait.key is not None:
         what += f" with key {wait.key}"
         command = f"perdure send {name} {wait.key} VALUE"
+    asked = "" if wait.ask is None else f", which asks {wait.who or 'a person'}: {wait.ask!r},"
     then = "" if wait.until_ms is None else "the wait times out"
     return _cause(
         situation,
         CauseKind.SIGNAL,
-        f"waits for {what} at {wait.step}",
+        f"waits for {what}{asked} at {wait.step}",
         wait=wait,
         until_ms=wait.until_ms,
         then=then,

@@ -6,6 +6,7 @@ program does not await its result yet. Times are milliseconds since 1970, in UTC
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -36,7 +37,8 @@ class TimerWait(msgspec.Struct, frozen=True, kw_only=True):
 class SignalWait(msgspec.Struct, frozen=True, kw_only=True):
     """A signal. `name` is its name, or a graph's topic; `None` if the journal does not name it.
 
-    A graph's hook may wait for a `key`. `until_ms` is when the wait times out, if it does.
+    A graph's hook may wait for a `key`. `until_ms` is when the wait times out, if it does. If a person answers, `ask`
+    is what the person should see, `who` is the person or group, and `schema` the JSON Schema of the answer.
     """
 
     step: StepId
@@ -45,12 +47,16 @@ class SignalWait(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int | None = None
     key: str | None = None
     awaited: bool = True
+    ask: str | None = None
+    who: str | None = None
+    schema: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         what = "a signal" if self.name is None else f"signal {self.name!r}"
         what += "" if self.key is None else f" with key {self.key!r}"
         limit = "" if self.until_ms is None else f", times out at {format_time(self.until_ms)}"
-        return f"{self.step}: waits for {what}{limit}, since {format_time(self.since_ms)}"
+        asked = "" if self.ask is None else f"; asks {self.who or 'a person'}: {self.ask}"
+        return f"{self.step}: waits for {what}{limit}, since {format_time(self.since_ms)}{asked}"
 
 
 class TaskState(StrEnum):

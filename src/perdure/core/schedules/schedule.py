@@ -19,6 +19,9 @@ from perdure.core.schedules.timetable import Timetable, iso
 MOST_AT_ONCE: Final = 1000
 """Instants that one decision looks at, and starts that may be planned: a schedule that lags further takes several."""
 
+SCHEDULE_TAG: Final = "perdure.schedule"
+"""The tag of the runs that a schedule starts; its value is the name of the schedule."""
+
 LOOK_AGAIN_MS: Final = 1000
 """How long after a look at a run that a buffered tick waits for."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.graph.identity import key_text, mailbox_of
 from perdure.core.graph.walk import Walk
 from perdure.core.ids import StepId
-from perdure.engine.runs.effects import AddHook, Deliver, Publish, RunEffect, SetReady, Track
+from perdure.engine.runs.effects import AddHook, Deliver, Publish, RunEffect, SetReady, TrackJoin
 
 if TYPE_CHECKING:
     from perdure.engine.graph.machine import GraphMachine
@@ -17,7 +17,7 @@ def index_effects(walk: Walk) -> list[RunEffect]:
         return []
     effects: list[RunEffect] = [SetReady(step) for step in walk.ready]
     effects.extend(
-        Track(step, required, resolved)
+        TrackJoin(step, required, resolved)
         for step, (required, resolved) in walk.tracked.items()
         if resolved
     )

@@ -117,7 +117,7 @@ def end_as_requested(machine: "GraphMachine", request: e.CancelRequested) -> Non
         _cancel(machine, request.reason, descends=request.descends)
 
 
-def end_at_once(machine: "GraphMachine", accepted: e.SignalAccepted) -> None:
+def end_graph_at_once(machine: "GraphMachine", accepted: e.SignalAccepted) -> None:
     """Cancel the run now, whatever finishes."""
     if machine.stopping is None:
         machine.record.emit(e.CancelRequested(accepted.reason, signal_id=accepted.signal_id))

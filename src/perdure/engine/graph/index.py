@@ -21,7 +21,7 @@ from perdure.engine.runs.effects import (
     RecordedChange,
     RemoveHook,
     SetReady,
-    Track,
+    TrackJoin,
     UntrackAll,
 )
 from perdure.store.rows.records import InboxRow, ReadinessRow
@@ -58,7 +58,7 @@ class Index(msgspec.Struct):
         for change in changes:
             for effect in change.effects:
                 match effect:
-                    case Track(step, required, resolved):
+                    case TrackJoin(step, required, resolved):
                         before = self.waiting.get(step, (required, 0))[1]
                         self.waiting[step] = required, before + resolved
                     case Deliver(given):

@@ -44,7 +44,7 @@ from perdure.engine.graph.effects import hook, index_effects, job_effects
 from perdure.engine.graph.ending import (
     complete_run,
     end_as_requested,
-    end_at_once,
+    end_graph_at_once,
     fail_run,
     is_finishing,
     stop_run,
@@ -59,6 +59,7 @@ from perdure.engine.known_programs import KnownPrograms
 from perdure.engine.runs.abandoning import undo_effect
 from perdure.engine.runs.effects import AddHook, RecordedChange, RemoveHook, RunEffect, UntrackAll
 from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome, RunMachine
+from perdure.engine.runs.parameters import RunParameters
 from perdure.engine.runs.promise import DurablePromise, PromiseKind
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
@@ -71,6 +72,24 @@ LONGEST_TURN = 1_000
 
 class GraphMachine(RunMachine):
     """One graph run in memory."""
+
+    __slots__ = (
+        "_facts",
+        "_graph",
+        "_inherits",
+        "_is_indexed",
+        "_now",
+        "_pending",
+        "_queue",
+        "is_turn_over",
+        "programs",
+        "published",
+        "signals",
+        "state",
+        "steps",
+        "stopping",
+        "workflow",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -88,6 +107,8 @@ class GraphMachine(RunMachine):
         self.state = GraphState()
         self.steps: dict[StepId, ActiveStep] = {}
         """Activities under way: each waits for an answer."""
+        self._inherits = 0
+        """Facts that must come before the graph's first activity."""
         self._graph = program.lowered
         self._queue: deque[StartingStep] = deque()
         """Activities to begin."""
@@ -151,6 +172,7 @@ class GraphMachine(RunMachine):
 
     def _learn(self, event: e.Event) -> None:
         """Handle a fact; while the run is paused, hold outcomes."""
+        self._inherits = max(0, self._inherits - 1)
         if self.is_paused and isinstance(event, HELD):
             self._hold(event)
         else:
@@ -176,7 +198,7 @@ class GraphMachine(RunMachine):
 
     @property
     def is_busy(self) -> bool:
-        return self._pending.is_busy or bool(self.released)
+        return not self._inherits and (self._pending.is_busy or bool(self.released))
 
     @property
     def is_walking(self) -> bool:
@@ -219,6 +241,7 @@ class GraphMachine(RunMachine):
 
     def _on_started(self, event: e.ExecutionStarted) -> None:
         self.begin_as(event)
+        self._inherits = event.inherited
         self.state.semaphore = 1
         trigger_run(self, event)
 
@@ -257,12 +280,14 @@ class GraphMachine(RunMachine):
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
-        is_stopping = self.stopping is not None
-        if waiting is not None and not is_stopping and not self.steps[waiting].is_entered:
+        if waiting is not None and self.stopping is None and not self.steps[waiting].is_entered:
             self.receive(self.steps[waiting])
 
+    def on_parameters(self, parameters: RunParameters) -> None:
+        self.state.params = parameters.read()
+
     def stop_at_once(self, event: e.SignalAccepted) -> None:
-        end_at_once(self, event)
+        end_graph_at_once(self, event)
 
     def _on_cancel(self, event: e.CancelRequested) -> None:
         for held in self._release():  # the run ends: they have no effect any more
@@ -285,7 +310,7 @@ class GraphMachine(RunMachine):
         first.
         """
         queue, record, pending = self._queue, self.record, self._pending
-        while not self.is_over and self.stopping is None:
+        while not (self.is_over or self.stopping or self._inherits):
             is_enough = pending.work <= 0 or len(record.changes) >= LONGEST_TURN
             if is_enough and not pending.is_closing:  # the end of a run is in one commit
                 return
@@ -330,8 +355,7 @@ class GraphMachine(RunMachine):
     @property
     def _is_being_born(self) -> bool:
         """Whether this turn contains the first event of the run."""
-        changes = self.record.changes
-        return bool(changes) and isinstance(changes[0].event, e.ExecutionStarted)
+        return e.started_of([change.event for change in self.record.changes[:2]]) is not None
 
     def ask(self, begun: StartingStep, step: StepId) -> ActiveStep:
         """Register an activity as under way."""

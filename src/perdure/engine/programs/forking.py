@@ -21,7 +21,7 @@ from perdure.engine.runs.required_rows import missing_rows, parked_steps
 from perdure.engine.runs.warm import WarmRun
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import FIRST_EPOCH, Bundle
-from perdure.store.rows.records import NewRun, Run, StoredRun
+from perdure.store.rows.records import Enrolment, NewRun, Run, StoredRun
 
 
 def fork_bundle(
@@ -31,6 +31,7 @@ def fork_bundle(
     codec: Codec,
     sources: Sources,
     programs: KnownPrograms,
+    enrolments: tuple[Enrolment, ...] = (),
 ) -> Bundle:
     """Commits: the fork, without an owner, with all its entries and the rows that they require.
 
@@ -40,7 +41,8 @@ def fork_bundle(
     appended = Journal(run_id).append(events, now, sources.entropy(NONCE_BYTES * len(events)))
     names = source.program, now, source.scope, source.version, source.digest
     bundle = Bundle()
-    fence = bundle.create_run(NewRun(run_id, *names, forked_from=source.run_id), appended)
+    new = NewRun(run_id, *names, forked_from=source.run_id, enrolments=enrolments)
+    fence = bundle.create_run(new, appended)
     row = _row(source, appended, now)
     warm = _replay(row, appended, codec, sources, programs)
     try:

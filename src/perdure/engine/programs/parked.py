@@ -37,9 +37,9 @@ class ParkedRun:
         self._entries = entries
         self._loaded, events = rebuild_run(run, entries)
         self._state = self._loaded.journal.state
-        started = events[0]
-        self._parent = started.parent_id if isinstance(started, e.ExecutionStarted) else None
-        self._is_graph = isinstance(started, e.ExecutionStarted) and started.trigger is not None
+        started = e.started_of(events)
+        self._parent = None if started is None else started.parent_id
+        self._is_graph = started is not None and started.trigger is not None
 
     def _open(self, steps: Sequence[StepId]) -> list[StepId]:
         return [step for step in steps if step not in self._state.completed]

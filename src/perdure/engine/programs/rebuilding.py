@@ -16,7 +16,7 @@ from perdure.core.codec import Codec, codec_of_run, is_encrypted
 from perdure.core.errors import RunDiverged, UnknownName
 from perdure.core.ids import StepId
 from perdure.core.journal.entry import NONCE_BYTES, Entry
-from perdure.core.journal.events import Event, ExecutionFailed, InvokeStarted
+from perdure.core.journal.events import Event, ExecutionFailed, InvokeStarted, started_of
 from perdure.core.large_payloads import MARK, value_bytes
 from perdure.core.replay.matching import Divergence
 from perdure.core.replay.suspicion import is_suspect
@@ -84,10 +84,10 @@ class Rebuilding:
         self._run = run
         self._entries = entries
         self._loaded, self._events = rebuild_run(run, entries)
-        first = self._events[0] if self._events else None
+        first = started_of(self._events)
         require_row(run.run_id, ending_of(run), self._loaded.journal.state, first)
         # Only the first run of a chain has the start key in its row; later runs have it in their first entry.
-        key = run.key or getattr(self._events[0], "idempotency_key", None)
+        key = run.key or (None if first is None else first.idempotency_key)
         info = Info(run.run_id, run.program, run.version, key, StepId("root"))
         self._machine = make(program, info, codec, sources, programs, self._events)
 

@@ -68,7 +68,7 @@ class Walkthrough(NamedTuple):
     was_stopped: bool = False
 
 
-class Rules(NamedTuple):
+class ReplayRules(NamedTuple):
     """What a replay needs besides the run."""
 
     codec: Codec
@@ -78,7 +78,7 @@ class Rules(NamedTuple):
 
 
 def walk_through(
-    run: Run, entries: Sequence[Entry], rules: Rules, observer: Observer
+    run: Run, entries: Sequence[Entry], rules: ReplayRules, observer: Observer
 ) -> Walkthrough:
     """Replay a run on the code of this process. Raises `UnknownName` if this process lacks its program."""
     program = program_for(run, rules.programs)

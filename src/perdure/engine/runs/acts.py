@@ -86,8 +86,9 @@ def act_refusal(message: Message) -> str:
 
 
 def acceptance_of(act: Act, message: Message) -> e.SignalAccepted:
+    values = act.value if act.type is ActType.UPDATE_PARAMS else None
     return e.SignalAccepted(
-        act.id, act.type, act.by, message.guid, act.role, act.step, reason=act.reason
+        *(act.id, act.type, act.by, message.guid, act.role, act.step, act.reason), payload=values
     )
 
 
@@ -98,7 +99,8 @@ def rejection_of(act: Act, message: Message, code: str) -> e.SignalRejected:
 
 
 def atomic_parts(changes: Sequence[RecordedChange]) -> Iterator[list[RecordedChange]]:
-    """The smallest commits that the changes may be divided into: an accepted act is one with its effect."""
+    """The smallest commits that the changes may be divided into: an accepted act is one with its effect, and so is the
+    approval of a run with its start."""
     left = iter(changes)
     for change in left:
         part = [change]
@@ -106,6 +108,8 @@ def atomic_parts(changes: Sequence[RecordedChange]) -> Iterator[list[RecordedCha
             effect = _EFFECTS.get(change.event.signal_type)
             while effect is not None and not isinstance(part[-1].event, effect):
                 part.append(next(left))
+        elif isinstance(change.event, e.RunApproved):
+            part.append(next(left))
         yield part
 
 
@@ -135,6 +139,9 @@ def _decide(warm: WarmRun, act: Act) -> str | None:
     code = verdict(act, status, is_cancelled=machine.cancel_reason is not None, step=step)
     if code is None and act.type is ActType.SKIP_STEP and act.step is not None:
         return None if _fits(machine, machine.promises[act.step], act.value) else Code.VALUE_MISFIT
+    if code is None and act.type is ActType.UPDATE_PARAMS:
+        parameters = machine.parameters
+        return Code.NO_PARAMETERS if parameters is None else parameters.refusal(act.value)
     return code
 
 

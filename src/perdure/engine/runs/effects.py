@@ -145,7 +145,7 @@ class RemoveHook(NamedTuple):
     step: StepId
 
 
-class Track(NamedTuple):
+class TrackJoin(NamedTuple):
     """A join that requires `required` inputs has `resolved` more of them and is not ready."""
 
     step: StepId
@@ -176,7 +176,7 @@ IndexEffect = (
     | AddHook
     | SetTag
     | RemoveHook
-    | Track
+    | TrackJoin
     | Deliver
     | SetReady
     | UntrackAll

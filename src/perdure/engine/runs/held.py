@@ -58,7 +58,7 @@ def held_bytes(machine: RunMachine) -> int | None:
     """
     skips: dict[type, bool] = {}
     seen = {id(machine.codec)}  # it may have a cache that the runs of a host share
-    found: list[Any] = list(vars(machine).values())
+    found: list[Any] = get_referents(machine)
     total = 0
     while found:
         each = found.pop()

@@ -28,6 +28,7 @@ from perdure.engine.runs.effects import (
     SetTag,
 )
 from perdure.engine.runs.log_notes import LogNote
+from perdure.engine.runs.parameters import RunParameters
 from perdure.engine.runs.patches import Patches
 from perdure.engine.runs.payloads import is_same_event
 from perdure.engine.runs.prefetched import NO_MESSAGES
@@ -45,6 +46,42 @@ HELD: Final = (e.InvokeCompleted, e.StepSkipped)
 
 class RunMachine(ABC):
     """One run in memory. Facts go in, decisions come out; a machine does no I/O."""
+
+    __slots__ = (
+        "_held",
+        "_sent_ms",
+        "cancel_reason",
+        "codec",
+        "info",
+        "is_over",
+        "is_paused",
+        "links",
+        "log_notes",
+        "parameters",
+        "parent",
+        "parks_failures",
+        "patches",
+        "prefetched",
+        "program",
+        "promises",
+        "record",
+        "released",
+        "search_keys",
+        "seed",
+        "slot",
+        "sources",
+        "tags",
+        "unstarted",
+        "unwanted",
+    )
+
+    parent: str | None
+    """The run and step that get this run's result."""
+    slot: str | None
+    """The slot of a limit that the run holds while it is open."""
+    links: Links
+    """The runs that a traced run comes from."""
+    cancel_reason: str | None
 
     def __init__(
         self,
@@ -80,17 +117,18 @@ class RunMachine(ABC):
         """Outcomes that a pause held and that the program has not learned yet: they come before any other fact."""
         self.parks_failures = False
         """Whether failed steps of tasks that do not say so themselves are parked."""
-        self.cancel_reason: str | None = None
+        self.parameters: RunParameters | None = None
+        """`None` if the program declares none."""
+        if program.parameters is not None:
+            self.parameters = RunParameters(program.parameters, codec)
+        self.parent = self.slot = self.cancel_reason = None
+        self.links = ()
         self.seed: str = info.run_id
         """What random ids derive from."""
         self.search_keys: tuple[AddHook, ...] = ()
         """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
-        self.parent: str | None = None
-        """The run and step that get this run's result."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
-        self.links: Links = ()
-        """The runs that a traced run comes from."""
         self._sent_ms = 0
 
     @abstractmethod
@@ -136,13 +174,17 @@ class RunMachine(ABC):
     # Facts with the same meaning for every program
 
     def begin_as(self, event: e.ExecutionStarted) -> None:
-        """Take what the first entry says about the run, besides its input."""
+        """Take what the first entry says about the run, besides its arguments."""
+        if self.parameters is not None:
+            self.parameters.begin(event.payload)
+            self.on_parameters(self.parameters)
         self.parent = event.parent_id
         self.seed = event.seed or self.seed
         self.tags = event.tags or NO_TAGS
         if event.trace is not None:
             self.info = msgspec.structs.replace(self.info, trace=event.trace)
             self.links = links_of(event)
+        self.slot = event.slot
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Give the run these tags, with the next commit. Those of other names stay."""
@@ -170,13 +212,19 @@ class RunMachine(ABC):
             promise.is_given_up = False
 
     def on_accepted(self, event: e.SignalAccepted) -> None:
-        """An operator's act. Two have their effect here: a retry, and an emergency stop, which ends the run."""
+        """An operator's act. Three have their effect here: a retry, an emergency stop, and new parameters."""
         if event.signal_type == e.ActType.EMERGENCY_STOP:
             self.stop_at_once(event)
         elif event.signal_type == e.ActType.RETRY_STEP and event.step in self.promises:
             promise = self.promises[event.step]
             promise.begin_logical_attempt()
             promise.retry_at_ms = RETRY_AT_ONCE_MS
+        elif event.signal_type == e.ActType.UPDATE_PARAMS and self.parameters is not None:
+            self.parameters.update(event.payload)
+            self.on_parameters(self.parameters)
+
+    def on_parameters(self, parameters: RunParameters) -> None:  # noqa: B027 - workflows ask for them
+        """The parameters have new values, or their first ones."""
 
     @abstractmethod
     def stop_at_once(self, event: e.SignalAccepted) -> None:

@@ -7,6 +7,11 @@ from perdure.engine.runs.record import Record
 class Patches:
     """Decides what `perdure.patched` returns. Only the first call for a patch decides; later calls repeat it."""
 
+    __slots__ = (
+        "_record",
+        "answers",
+    )
+
     def __init__(self, record: Record) -> None:
         self._record = record
         self.answers: dict[str, bool] = {}

@@ -16,7 +16,7 @@ from perdure.authoring.values.failures import decode_failure
 from perdure.authoring.values.result_types import unreadable_result
 from perdure.core.codec import Codec
 from perdure.core.errors import NotDecodable
-from perdure.core.ids import RunId, StepId
+from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.replay.doubt import Resolution
 
 
@@ -84,6 +84,8 @@ class DurablePromise(msgspec.Struct, eq=False):
     """The called task. Only LOCAL and QUEUED promises have one."""
     ok: bool = False
     payload: bytes | None = None
+    guid: Guid | None = None
+    """The message that brought the signal."""
     value: Any = None
     failure: BaseException | None = None
     waiters: Sequence[tuple[Any, Any]] = ()
@@ -146,7 +148,8 @@ class DurablePromise(msgspec.Struct, eq=False):
                 return self.value
             operation = self.operation
             if isinstance(operation, Receive):
-                return self.codec.decode(self.payload or b"null", operation.signal.of)
+                value = self.codec.decode(self.payload or b"null", operation.signal.of)
+                return operation.received(value, self.guid)
             if not self.ok:
                 context = WORKFLOW.get()
                 home = None if context is None else context.home

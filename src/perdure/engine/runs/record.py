@@ -33,6 +33,17 @@ class Record:
     the run in memory until the garbage collector finds it.
     """
 
+    __slots__ = (
+        "_effects",
+        "_is_same",
+        "_markers",
+        "_place",
+        "_position",
+        "_recorded",
+        "changes",
+        "diverged",
+    )
+
     def __init__(
         self, recorded: Sequence[e.Event], place: Callable[[], str], is_same: IsSame
     ) -> None:

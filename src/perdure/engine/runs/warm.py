@@ -37,7 +37,7 @@ from perdure.engine.runs.effects import (
     SetTag,
     SpawnChild,
     StandingEffect,
-    Track,
+    TrackJoin,
     UnparkStep,
     UntrackAll,
 )
@@ -62,6 +62,11 @@ class LoadedRun:
     While a commit is under way, the journal in memory is ahead of the store. If the commit is rejected, drop the run
     and load it again.
     """
+
+    __slots__ = (
+        "fence",
+        "journal",
+    )
 
     def __init__(self, journal: Journal, fence: Fence) -> None:
         self.journal = journal
@@ -114,6 +119,25 @@ class WarmRun:
     it again.
     """
 
+    __slots__ = (
+        "_loaded",
+        "_lock",
+        "_measure_beyond",
+        "_new",
+        "_payload_bytes",
+        "_pins",
+        "act_times",
+        "chain",
+        "counted_bytes",
+        "created_at_ms",
+        "is_held",
+        "machine",
+        "needs_matching",
+        "run_id",
+        "scope",
+        "slice_ends_at",
+    )
+
     def __init__(
         self,
         machine: RunMachine,
@@ -131,6 +155,8 @@ class WarmRun:
         self.created_at_ms = row.created_at_ms
         self.counted_bytes = 0
         """What the host's cache counts this run as."""
+        self.slice_ends_at = 0.0
+        """Until when the run keeps a slot for its next step, by the event loop's clock."""
         self._payload_bytes = payload_bytes
         """Payload bytes that may be held: all of the journal, or since the last measurement."""
         self._measure_beyond = MEASURE_BYTES
@@ -279,7 +305,7 @@ class WarmRun:
     def _index(self, bundle: Bundle, effect: IndexEffect, sources: Sources) -> None:
         """Apply tags and the effects that only graphs have: hooks, mailboxes, waiting joins."""
         match effect:
-            case Track(step, required, resolved):
+            case TrackJoin(step, required, resolved):
                 bundle.track(self.fence, step, required, resolved)
             case Deliver(given):
                 bundle.deliver(self.fence, *msgspec.structs.astuple(given))

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.authoring.context import Suspension
+from perdure.authoring.signal import Receive
+from perdure.core.ids import StepId
 from perdure.core.journal.events import AwaitKind, AwaitSignal, ExecutionAwaiting
 from perdure.engine.runs.promise import PromiseKind
 
@@ -32,7 +34,7 @@ def await_of(waits: Sequence[Suspension]) -> ExecutionAwaiting:
 def _await(leaves: Sequence[Any], kind: AwaitKind) -> ExecutionAwaiting:
     steps = tuple([promise.step for promise in leaves])
     if kind is AwaitKind.SIGNAL:
-        signal = AwaitSignal(leaves[0].operation.signal.name, leaves[0].step)
+        signal = _awaited(leaves[0], None)
         return ExecutionAwaiting(steps, kind, signal)
     return ExecutionAwaiting(steps, kind, _signals(leaves, kind) or None)
 
@@ -46,9 +48,13 @@ def _signals(leaves: Sequence[Any], kind: AwaitKind) -> tuple[AwaitSignal, ...]:
     is_limited = kind is AwaitKind.ANY and kinds == [PromiseKind.SIGNAL, PromiseKind.TIMER]
     timer = leaves[1].step if is_limited else None
     return tuple(
-        [
-            AwaitSignal(promise.operation.signal.name, promise.step, timer)
-            for promise in leaves
-            if promise.kind is PromiseKind.SIGNAL
-        ]
+        [_awaited(promise, timer) for promise in leaves if promise.kind is PromiseKind.SIGNAL]
     )
+
+
+def _awaited(promise: Any, timer: StepId | None) -> AwaitSignal:
+    receive: Receive[Any] = promise.operation
+    name, prompt = receive.signal.name, receive.prompt
+    if prompt is None:
+        return AwaitSignal(name, promise.step, timer)
+    return AwaitSignal(name, promise.step, timer, *prompt, receive.signal.schema)

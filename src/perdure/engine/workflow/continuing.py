@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.authoring.call import Call
 from perdure.authoring.interruption import Cancelled, Continued
+from perdure.authoring.parameters import STORED_AS
 from perdure.authoring.program import Program
 from perdure.core.codec import encode_named
 from perdure.core.errors import InputError
@@ -43,11 +44,22 @@ def prepare_continuation(machine: "WorkflowMachine", fiber: Fiber, call: Call[An
             f"{', '.join(opened[:_NAMED])}{more}",
             "await or cancel them first",
         )
+    if machine.signals.unanswered:
+        name = next(iter(machine.signals.unanswered.values()))
+        raise InputError(
+            f"run {machine.info.run_id!r} can't continue as new while request {name!r} has no answer",
+            "reply to it or reject it first",
+        )
     workflow = call.definition
     assert isinstance(workflow, Program)  # noqa: S101 - the verb takes no other
+    arguments = call.arguments
+    if machine.parameters is not None and workflow is machine.program:
+        # The next run begins with the values that this one has now, except those that the call gives.
+        given = {**machine.parameters.given, **arguments.get(STORED_AS, {})}
+        arguments = {**arguments, STORED_AS: given} if given else arguments
     payload = encode_named(
         machine.codec,
-        call.arguments,
+        arguments,
         lambda: (
             f"an argument of {workflow.noun} {workflow.name!r}, as which run {machine.info.run_id!r} continues"
         ),

@@ -38,7 +38,7 @@ def detach_steps(machine: "WorkflowMachine") -> None:
     machine.promises.clear()
 
 
-def end_at_once(machine: "WorkflowMachine", accepted: e.SignalAccepted) -> None:
+def end_workflow_at_once(machine: "WorkflowMachine", accepted: e.SignalAccepted) -> None:
     """End the run as cancelled, without its clean-up: its steps are abandoned where they are."""
     machine.unawaited.disown()
     if machine.cancel_reason is None:

@@ -11,7 +11,7 @@ from perdure.authoring.interruption import Cancelled
 from perdure.authoring.values.failures import OUR_FILES
 from perdure.core.ids import StepId
 from perdure.engine.runs.promise import DurablePromise
-from perdure.engine.workflow.loop.current_task import CurrentTask
+from perdure.engine.workflow.loop.current_task import CurrentTask, as_current_task
 
 if TYPE_CHECKING:
     from perdure.engine.workflow.machine import WorkflowMachine
@@ -108,11 +108,20 @@ class Fiber(CurrentTask):
 
         A coroutine that refuses to close is dropped in that context too, where its verbs find the machine and stop it.
         """
+        if self.coroutine is _NOTHING:
+            return
         context, self.context = self.context, None
-        if context is None:
-            self._close_coroutine()
-        else:
-            context.run(self._close_coroutine)
+        # Cancel scopes of anyio are left by the task that entered them.
+        with as_current_task(self.machine.loop, self.current_task):
+            if context is None:
+                self._close_coroutine()
+            else:
+                context.run(self._close_coroutine)
+
+    @property
+    def current_task(self) -> Any:
+        """What asyncio takes for the current task while the coroutine runs."""
+        return self
 
     def _close_coroutine(self) -> None:
         for _ in range(MAX_CLOSES):

@@ -46,18 +46,15 @@ from perdure.engine.workflow.coroutines import (
     refused_by_asyncio,
     send_or_throw,
 )
-from perdure.engine.workflow.ending import detach_steps, end_at_once, end_branch, end_run
+from perdure.engine.workflow.ending import detach_steps, end_branch, end_run, end_workflow_at_once
 from perdure.engine.workflow.fiber import Fiber
 from perdure.engine.workflow.loop.current_task import cancelled_error
 from perdure.engine.workflow.loop.event_loop import WorkflowLoop
 from perdure.engine.workflow.signals import WorkflowSignals
-from perdure.engine.workflow.turn_limit import refuse_more
+from perdure.engine.workflow.turn_limit import MAX_REFUSALS, refuse_more
 from perdure.engine.workflow.unawaited import Unawaited
 from perdure.engine.workflow.upcasting import is_upcast
 from perdure.engine.workflow.verbs import VerbMachine
-
-MAX_REFUSALS = 100
-"""Calls of verbs that a coroutine may make while it is closed or unwound; each is refused."""
 
 # A fiber is asyncio's current task while it is driven.
 _enter_task: Callable[[Any, Any], None] = asyncio.tasks._enter_task
@@ -66,6 +63,11 @@ _leave_task: Callable[[Any, Any], None] = asyncio.tasks._leave_task
 
 class WorkflowMachine(VerbMachine):
     """One workflow's coroutines and promises. Implements `WorkflowContext` for the verbs."""
+
+    __slots__ = (
+        "_created", "_inherits", "_is_alone", "_is_waiting", "_refusals", "_settlements", "context", "current",
+        "decisions", "fibers", "interrupted", "is_closed", "is_closing", "left", "loop", "ready", "signals", "workflow",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -82,8 +84,7 @@ class WorkflowMachine(VerbMachine):
         """The body's context. Variables that the body sets keep their values in its later turns and new branches."""
         self.context.run(WORKFLOW.set, self)
         self.loop = WorkflowLoop(self)  # type: ignore[abstract]
-        self.fibers: dict[int, Fiber] = {}
-        """The body, branches and tasks that have not ended, by number."""
+        self.fibers: dict[int, Fiber] = {}  # those that have not ended, by number
         self._created = 0
         self.ready: deque[Any] = deque()
         """Fibers to drive and callbacks of the loop, in the order in which they became ready."""
@@ -96,15 +97,14 @@ class WorkflowMachine(VerbMachine):
         self._is_alone = False
         self.is_closed = self.is_closing = False
         """Whether all coroutines are closed; whether verbs are refused, as in an abandoned generator too."""
-        self.decisions = 0
-        """Verbs called in this turn."""
+        self.decisions = 0  # verbs called in this turn
         self._settlements = 0
         self._refusals = 0
         self.left: list[str] = []
         """Async generators that the program abandoned before their end, and that could not clean up."""
         self.unawaited = Unawaited()
         self._last_place = StepId("root")
-        self._appended: dict[str, int] = {}
+        self._appended = {}
 
     # Facts
 
@@ -216,7 +216,7 @@ class WorkflowMachine(VerbMachine):
         self.released.clear()
 
     def stop_at_once(self, event: e.SignalAccepted) -> None:
-        end_at_once(self, event)
+        end_workflow_at_once(self, event)
 
     def _on_fired(self, event: e.TimerFired) -> None:
         promise = self.promises.get(event.promise_id)

@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from perdure.core.ids import RunId, StepId
+from perdure.core.answers import answer_stream
+from perdure.core.errors import InputError
+from perdure.core.ids import Guid, RunId, StepId
 from perdure.core.journal import events as e
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import signal_guid
+from perdure.engine.runs.effects import AppendChunk
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Record
 
@@ -19,6 +22,16 @@ if TYPE_CHECKING:
 class WorkflowSignals:
     """Signals not received yet, and promises that wait for one. Of each name there is only one or the other."""
 
+    __slots__ = (
+        "_answered",
+        "_delivered",
+        "_expecting",
+        "_kept",
+        "_record",
+        "_taken",
+        "unanswered",
+    )
+
     def __init__(self, record: Record) -> None:
         self._record = record
         self._kept: dict[tuple[str, int], e.SignalDelivered] = {}
@@ -27,6 +40,9 @@ class WorkflowSignals:
         self._delivered: dict[str, int] = {}
         self._taken: dict[str, int] = {}
         """The number of the last received signal of each name; the oldest is received first."""
+        self.unanswered: dict[Guid, str] = {}
+        """Requests that the program has received and not answered, with their names."""
+        self._answered: set[Guid] = set()
 
     def next_delivery(self, name: str) -> int:
         """The number of the next signal of that name."""
@@ -54,6 +70,21 @@ class WorkflowSignals:
         """Stop waiting with this promise."""
         self._expecting[name].remove(promise)
 
+    def asked(self, name: str, guid: Guid) -> None:
+        """The program receives a request. It may receive it twice, where two coroutines await it."""
+        if guid not in self._answered:
+            self.unanswered[guid] = name
+
+    def answer(self, name: str, guid: Guid, payload: bytes, *, is_rejection: bool) -> None:
+        """Let the answer to a request commit with the next decision. Raises `InputError` if it has one."""
+        if guid in self._answered:
+            raise InputError(
+                f"a request {name!r} is answered again", "reply to each request, or reject it, once"
+            )
+        self._answered.add(guid)
+        self.unanswered.pop(guid, None)
+        self._record.attach(AppendChunk(answer_stream(guid, is_rejection=is_rejection), 0, payload))
+
     def left(self) -> tuple[e.SignalDelivered, ...]:
         """The signals not received yet, renumbered as the first deliveries of the next run."""
         numbers: Counter[str] = Counter()
@@ -69,6 +100,7 @@ class WorkflowSignals:
         self._record.emit(e.SignalReceived(promise.step, name, number, payload=payload))
         promise.ok = True
         promise.payload = payload
+        promise.guid = event.guid
         return promise
 
 

@@ -13,6 +13,9 @@ _REMEDY = "wait in the loop, with `await perdure.sleep(...)` or for a signal; sp
 CLEAN_UP: Final = 1_000
 """Verbs that the turn may call for its clean-up after the refusal. A wait in the clean-up ends the turn."""
 
+MAX_REFUSALS: Final = 100
+"""Calls of verbs that a coroutine may make while it is closed or unwound; each is refused."""
+
 
 def refuse_more(name: str, decisions: int, place: str | None) -> None:
     """Raise `TurnTooLong` at the first decision over the limit, and again when the clean-up exceeds its own.

@@ -8,6 +8,8 @@ from perdure.authoring.call import Call, DurableOperation
 class Unawaited(dict[int, DurableOperation[Any]]):
     """The unawaited operations of one run, by identity. A dict, because every step adds one and removes it."""
 
+    __slots__ = ()
+
     def disown(self) -> list[str]:
         """Mark the remaining operations as used. Returns the names of what was called."""
         called = set()

@@ -1,24 +1,28 @@
 """The verbs that take a step id or attach an effect, and wait for nothing: clocks, randomness, values, join sets."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.authoring.call import BranchOperation, Call, DurableOperation
 from perdure.authoring.context import Promise
 from perdure.authoring.definition import Definition
+from perdure.authoring.parameters import ClassParameters
 from perdure.authoring.signal import Signal
-from perdure.core.codec import encode_named
-from perdure.core.ids import SetId, StepId
+from perdure.core.codec import Codec, encode_named
+from perdure.core.errors import InputError
+from perdure.core.ids import Guid, SetId, StepId
 from perdure.core.journal import events as e
 from perdure.engine.runs.effects import AppendChunk, Enqueue, Publish
 from perdure.engine.runs.machine import RunMachine
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.workflow.coroutines import wait_for
 from perdure.engine.workflow.fiber import Fiber
-from perdure.engine.workflow.signals import signal_to_child
+from perdure.engine.workflow.signals import WorkflowSignals, signal_to_child
 from perdure.engine.workflow.unawaited import Unawaited
+
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,7 +30,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class VerbMachine(RunMachine):
     """What these verbs do. Each acts for the coroutine that runs now."""
 
+    __slots__ = ("_appended", "_last_place", "unawaited")
+
     unawaited: Unawaited
+    signals: WorkflowSignals
     _last_place: StepId
     _appended: dict[str, int]
     """Chunks that the workflow itself has appended, by stream."""
@@ -74,6 +81,22 @@ class VerbMachine(RunMachine):
         self.require_current()
         return self.patches.follows(patch)
 
+    def params(self, declared: type[T]) -> T:
+        self.require_current()
+        program = self.program
+        if (
+            self.parameters is None
+            or not isinstance(program.parameters, ClassParameters)
+            or declared is not program.parameters.declared
+        ):
+            name = getattr(declared, "__name__", f"{declared!r:.100}")
+            raise InputError(
+                f"perdure.params({name}) is called in workflow {program.name!r}, which declares no such parameters",
+                f"declare them with @workflow(params={name})",
+            )
+        read: T = self.parameters.read()
+        return read
+
     def last_place(self) -> StepId:
         return self._last_place
 
@@ -94,6 +117,15 @@ class VerbMachine(RunMachine):
         number = self._appended.get(name, 0)
         self._appended[name] = number + 1
         self.record.attach(AppendChunk(name, number, payload))
+
+    def asked(self, name: str, guid: Guid) -> None:
+        self.signals.asked(name, guid)
+
+    def answer(
+        self, name: str, guid: Guid, encode: Callable[[Codec], bytes], *, is_rejection: bool
+    ) -> None:
+        self.require_current()
+        self.signals.answer(name, guid, encode(self.codec), is_rejection=is_rejection)
 
     def create_set(self) -> SetId:
         set_id = SetId(self.take_place(self.require_current()))

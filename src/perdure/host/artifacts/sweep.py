@@ -92,7 +92,9 @@ async def _facts_of(
 ) -> RunFacts | None:
     run = await store.run(run_id)
     if run is None:
-        return None
+        kept = (await store.retention.get([run_id])).get(run_id)
+        # An archived run has its artifacts until it is erased or purged.
+        return None if kept is None or kept.archive is None else RunFacts(False, None)
     if not run.is_over:
         return RunFacts(True, None)
     is_any_expired = any(0 < parse_name(each.name).expires_at_ms <= now_ms for each in objects)

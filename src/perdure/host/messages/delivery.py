@@ -18,11 +18,12 @@ from perdure.engine.runs import messages as run_messages
 from perdure.engine.runs.acts import act_refusal
 from perdure.engine.runs.effects import AddHook
 from perdure.engine.runs.warm import WarmRun
+from perdure.host.backoff import is_transient
 from perdure.host.messages.forwarding import forward, is_for_run
 from perdure.host.messages.hook_matching import Matcher
 from perdure.host.messages.pending import PendingReader
 from perdure.host.messages.queue import MessageQueue
-from perdure.host.runs.dispatcher import Dispatcher, is_transient, nothing
+from perdure.host.runs.dispatcher import Dispatcher, nothing
 from perdure.host.runs.logs import note_ending
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle

@@ -12,7 +12,7 @@ BATCH = 500
 """Messages per read."""
 
 
-class Pending(NamedTuple):
+class PendingMessages(NamedTuple):
     """The first durable messages of a queue that are due at once, in order; `is_all` if there are no more."""
 
     messages: list[Message]
@@ -27,7 +27,7 @@ class PendingReader:
 
     def __init__(self, context: HostContext) -> None:
         self._context = context
-        self._asked: dict[RunId, asyncio.Future[Pending]] = {}
+        self._asked: dict[RunId, asyncio.Future[PendingMessages]] = {}
 
     @property
     def is_needed(self) -> bool:
@@ -38,7 +38,7 @@ class PendingReader:
     def _store(self) -> Store:
         return self._context.store
 
-    async def of(self, origin: RunId) -> Pending:
+    async def of(self, origin: RunId) -> PendingMessages:
         """The pending messages first sent to this run or mailbox, for runs that this host owns and unowned runs."""
         if not self._asked:
             asyncio.get_running_loop().call_soon(self._begin)
@@ -51,7 +51,7 @@ class PendingReader:
         asked, self._asked = self._asked, {}
         self._context.spawn(self._read(asked))
 
-    async def _read(self, asked: dict[RunId, asyncio.Future[Pending]]) -> None:
+    async def _read(self, asked: dict[RunId, asyncio.Future[PendingMessages]]) -> None:
         try:
             found = await self._store.pending(self._context.host_id, list(asked), BATCH)
         except (
@@ -66,4 +66,4 @@ class PendingReader:
             queues[guid_run(message.guid)].append(message)
         for origin, answer in asked.items():
             if not answer.done():
-                answer.set_result(Pending(queues[origin], len(found) < BATCH))
+                answer.set_result(PendingMessages(queues[origin], len(found) < BATCH))

@@ -1,6 +1,6 @@
 """A batch: what one turn of a run commits together with the first turns of the runs that it spawns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,9 +16,24 @@ from perdure.engine.runs.effects import NO_TAGS, CreateRun, Inherited, SpawnChil
 from perdure.engine.runs.log_notes import LogNote
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
+from perdure.host.tasks.attempt import Attempt
 from perdure.host.watchers import RunEnding
 from perdure.store.commit.bundle import Bundle
-from perdure.store.rows.records import NewRun
+from perdure.store.commit.committer import OnDecided
+from perdure.store.rows.records import Enrolment, NewRun
+
+
+class Terms(NamedTuple):
+    """What a caller asks of the admission of a start, besides what its program's limit says."""
+
+    priority: int = 0
+    delay_ms: int = 0
+    needs_approval: bool = False
+    debounce_ms: int = 0
+    max_wait_ms: int = 0
+
+
+NO_TERMS = Terms()
 
 
 class Heritage(NamedTuple):
@@ -49,6 +64,15 @@ class RunStart(NamedTuple):
     tags: Mapping[str, str] = NO_TAGS
     trace: str | None = None
     """The trace context that a traced run belongs to; empty if it begins a trace."""
+    slot: str | None = None
+    """The slot of a limit that the run will hold while it is open."""
+    terms: Terms | None = None
+    """What the caller asks of the admission; `None` if nothing."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its admission has to be decided."""
+        return self.workflow.limit is not None or self.terms is not None
 
     @property
     def own_tags(self) -> Mapping[str, str]:
@@ -58,7 +82,13 @@ class RunStart(NamedTuple):
         keys = search_keys_of(self.workflow)
         return {name: value for name, value in self.tags.items() if name not in keys}
 
-    def row(self, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
+    def row(
+        self,
+        run_id: RunId,
+        now_ms: int,
+        owner: HostId | None,
+        enrolments: tuple[Enrolment, ...] = (),
+    ) -> NewRun:
         return NewRun(
             run_id,
             self.workflow.name,
@@ -71,6 +101,8 @@ class RunStart(NamedTuple):
             self.heritage.chain,
             self.replaces,
             None if self.parent is None else parse_parent(self.parent)[0],
+            slot=self.slot,
+            enrolments=enrolments,
         )
 
     def event(self, run_id: RunId) -> ExecutionStarted:
@@ -90,6 +122,7 @@ class RunStart(NamedTuple):
             scope=self.scope,
             tags=dict(self.own_tags) or None,
             trace=None if self.trace is None else trace_context(run_id, self.trace).text(),
+            slot=self.slot,
             payload=self.payload,
         )
 
@@ -105,8 +138,19 @@ def start_of(run: WarmRun, birth: CreateRun) -> RunStart:
     # The start key stays with the first run of the chain, where it is unique.
     heritage = Heritage(run.run_id, run.chain or run.run_id, birth.key, birth.inherited)
     return RunStart(
-        workflow, payload, None, run.scope, parent, heritage, tags=birth.tags, trace=trace
+        *(workflow, payload, None, run.scope, parent, heritage),
+        tags=birth.tags,
+        trace=trace,
+        slot=run.machine.slot,
     )
+
+
+def ignore_outcome(_: BaseException | None) -> None:
+    """No caller waits for the outcome."""
+
+
+def ignore_decision(_: "Batch", outcome: BaseException | None) -> None:
+    """The batch was not submitted."""
 
 
 class Batch(msgspec.Struct, eq=False):
@@ -119,6 +163,8 @@ class Batch(msgspec.Struct, eq=False):
     bundle: Bundle = msgspec.field(default_factory=Bundle)
     starts: list[tuple[WarmRun, DurablePromise, int]] = []
     """Attempts to start: their slots are reserved."""
+    keepers: Sequence[Attempt] = ()
+    """Attempts that have ended and whose slots the next steps of the run may take over."""
     unwanted: Sequence[tuple[RunId, StepId]] = ()
     """Steps whose attempts to cancel."""
     children: Sequence[WarmRun] = ()
@@ -128,5 +174,13 @@ class Batch(msgspec.Struct, eq=False):
     endings: Sequence[tuple[WarmRun, RunEnding]] = ()
     log_notes: Sequence[tuple[WarmRun, Sequence[LogNote]]] = ()
     """Events to log."""
+    on_decided: OnDecided = ignore_outcome
+    decide: "Callable[[Batch, BaseException | None], None]" = ignore_decision
+    """What the dispatcher does when the commit of the batch is decided."""
     has_resumed: bool = False
     """Whether a pause ended: messages and work that waited for it are due."""
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        """The store has decided the bundle. The batch is its own callback: each step would otherwise make more objects,
+        which live until the commit, for the garbage collector to look at."""
+        self.decide(self, outcome)

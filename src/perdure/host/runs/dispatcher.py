@@ -30,9 +30,10 @@ from perdure.engine.runs.doubts import recover_attempts
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import Diverged
 from perdure.engine.runs.warm import WarmRun
-from perdure.host.backoff import Backoff
+from perdure.host.backoff import Backoff, is_transient
 from perdure.host.context import HostContext
 from perdure.host.runs.batch import Batch, RunStart
+from perdure.host.runs.beginning import begin_admitted
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.catalogue import Catalogue
 from perdure.host.runs.loading import Loader
@@ -41,7 +42,7 @@ from perdure.host.runs.outcomes import Outcomes
 from perdure.host.runs.parking import FinishedAttempt, Parking
 from perdure.host.runs.repair import Repair
 from perdure.host.runs.rounds import Rounds
-from perdure.host.runs.staging import Act, Staging
+from perdure.host.runs.staging import Act, Staging, StartTurn
 from perdure.host.runs.stopped import note_stopped
 from perdure.host.runs.transitions import LongTransitions
 from perdure.host.tasks.attempt import Attempt
@@ -94,7 +95,6 @@ class Dispatcher:
         self._on_regained = on_regained
         # Bound once: methods bound at each step would be objects for the garbage collector to look at.
         self._bound_decided, self._take_outcome = self._decided, self._outcomes.take
-        self._begin_run = self.staging.begin_run
         self.transitions = LongTransitions(
             cache, partial(self.advance, act=nothing), context.stopping
         )
@@ -124,8 +124,7 @@ class Dispatcher:
     def _start_with_others(self, start: RunStart) -> asyncio.Future[RunId]:
         run_id = start.run_id or self.staging.new_run_id()
         started: asyncio.Future[RunId] = asyncio.get_running_loop().create_future()
-        begin = partial(self._begin_run, run_id, start)
-        self._rounds.add(begin, partial(settle_future, started, run_id))
+        self._rounds.add(StartTurn(self.staging, run_id, start, started))
         return started
 
     async def _start_stepwise(self, start: RunStart) -> RunId:
@@ -248,7 +247,7 @@ class Dispatcher:
 
     def _submit(self, batch: Batch, on_decided: OnDecided) -> None:
         """Hand a batch to the store; an empty one is settled at once."""
-        if not batch.bundle.fences:
+        if batch.bundle.is_empty:
             self.settle(batch)
             on_decided(None)
             return
@@ -256,14 +255,15 @@ class Dispatcher:
         batch.run.pin()
         self.context.undecided.begin()
         try:
-            self.store.submit(batch.bundle, partial(self._bound_decided, batch, on_decided))
+            batch.on_decided, batch.decide = on_decided, self._bound_decided
+            self.store.submit(batch.bundle, batch)
         except BaseException:
             batch.run.unpin()
             self.context.undecided.end()
             self.undo(batch)
             raise
 
-    def _decided(self, batch: Batch, on_decided: OnDecided, failure: BaseException | None) -> None:
+    def _decided(self, batch: Batch, failure: BaseException | None) -> None:
         if self.context.is_killed:
             return
         batch.run.unpin()
@@ -273,7 +273,7 @@ class Dispatcher:
                 self.settle(batch)
             else:
                 self.undo(batch)
-            on_decided(failure)
+            batch.on_decided(failure)
         except Exception as error:  # bundles decided with it must still be reported
             self.context.fail(error)
 
@@ -379,6 +379,8 @@ class Dispatcher:
     async def _replay(self, stored: StoredRun) -> WarmRun:
         """The run in memory, after its books balance and its rows are what its journal demands."""
         run = stored.run
+        if not run.seq:
+            return await begin_admitted(self.context, self.programs, stored)
         workflow = program_for(run, self.programs)
         rebuilding = Rebuilding(
             run, stored.entries, workflow, self.codec, self.sources, self.programs
@@ -481,12 +483,6 @@ class Dispatcher:
             task.cancel()
         for run in self.cache:
             self.evict(run)
-
-
-def is_transient(error: Exception) -> bool:
-    """Whether the store raised it and the same request may succeed later."""
-    is_of_store = isinstance(error, StoreError | CommitRejected)
-    return is_of_store and not isinstance(error, BundleRefused)
 
 
 def _must_wait(run: WarmRun, act: Act, *, may_cut_in: bool) -> bool:

@@ -27,10 +27,22 @@ class _Turn(list[FinishedAttempt]):
     A list itself, because every step makes one.
     """
 
-    __slots__ = ("granted",)
+    __slots__ = ("granted", "keepers", "owner", "run")
+
+    owner: "Outcomes"
+    run: WarmRun
 
     granted: tuple[tuple[Sequence[StepId], Callable[[], None]], ...]
     """Steps that have got slots, and what to call when that is decided."""
+
+    keepers: tuple[Attempt, ...]
+    """Those attempts that have kept their slots for the next steps."""
+
+    def begin(self) -> Batch:
+        return self.owner.begin(self)
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        self.owner.decided(self, outcome)
 
 
 class Outcomes:
@@ -57,15 +69,16 @@ class Outcomes:
         self._advance = advance
         self._spawn = spawn
         self._turns: dict[WarmRun, _Turn] = {}
-        # Bound once: methods bound at each step would be objects for the garbage collector to look at.
-        self._bound_begin, self._bound_decided = self._begin, self._decided
 
     def take(self, attempt: Attempt, outcome: AttemptOutcome) -> Awaitable[None] | None:
         """Take the outcome of an attempt of an own run. The caller awaits what this returns, if anything."""
         run = self._cache.get(attempt.info.run_id)
         if run is None or self._rounds is None:
             return self._feed_one(attempt, outcome)
-        self._turn(self._rounds, run).append((attempt, outcome))
+        turn = self._turn(self._rounds, run)
+        turn.append((attempt, outcome))
+        if attempt.keeps_slot:
+            turn.keepers = (*turn.keepers, attempt)
         return None
 
     def begin_steps(
@@ -84,20 +97,25 @@ class Outcomes:
         turn = self._turns.get(run)
         if turn is None:
             turn = self._turns[run] = _Turn()
-            turn.granted = ()
+            turn.owner, turn.run = self, run
+            turn.granted = turn.keepers = ()
             run.pin()  # so that it stays in memory
-            rounds.add(partial(self._bound_begin, run), partial(self._bound_decided, run, turn))
+            rounds.add(turn)
         return turn
 
-    def _begin(self, run: WarmRun) -> Batch:
+    def begin(self, turn: _Turn) -> Batch:
         """Feed what has arrived; what follows goes into the next round."""
-        turn = self._turns.pop(run)
+        run = turn.run
+        del self._turns[run]
         run.unpin()
         if _is_occupied(run) or self._cache.get(run.run_id) is not run:
             raise _NotNow
-        return self._staging.feed(run, partial(_take_in, turn))
+        batch = self._staging.feed(run, partial(_take_in, turn))
+        batch.keepers = turn.keepers
+        return batch
 
-    def _decided(self, run: WarmRun, turn: _Turn, failure: BaseException | None) -> None:
+    def decided(self, turn: _Turn, failure: BaseException | None) -> None:
+        """The turn is durable: its attempts are over. Or it failed, and each is fed separately."""
         for attempt, outcome in turn:
             if failure is None:
                 self._executor.forget(attempt)
@@ -108,7 +126,7 @@ class Outcomes:
             if failure is None:
                 on_decided()
             else:
-                self._spawn(self._begin_again(run.run_id, steps, on_decided))
+                self._spawn(self._begin_again(turn.run.run_id, steps, on_decided))
 
     async def _begin_again(
         self, run_id: RunId, steps: Sequence[StepId], on_decided: Callable[[], None]
@@ -121,6 +139,7 @@ class Outcomes:
 
     async def _feed_one(self, attempt: Attempt, outcome: AttemptOutcome) -> None:
         """Advance the run by one outcome, after a fresh load if necessary."""
+        self._executor.release_kept(attempt)  # it may take long
         try:
             await self._advance(
                 attempt.info.run_id, attempt.completing(outcome), (attempt, outcome)

@@ -7,11 +7,11 @@ store writes the batches of one while the next is taken.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from operator import call
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from perdure.host.runs.batch import Batch
 from perdure.host.runs.staging import Staging
+from perdure.store.commit.collector_pause import CollectorPause
 from perdure.store.commit.committer import OnDecided
 
 T = TypeVar("T")
@@ -19,8 +19,16 @@ T = TypeVar("T")
 LARGEST = 64
 """Most turns in one round: many make good use of the caches, but the store should not wait for all of them."""
 
-BeginTurn = Callable[[], Batch]
-"""The first phase of a turn: feeds a run, and returns its batch. No two turns of a round may be of the same run."""
+
+class Turn(Protocol):
+    """A turn of a run, from its beginning to its commit. No two turns of a round may be of the same run."""
+
+    def begin(self) -> Batch:
+        """The first phase: feeds the run."""
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        """The turn is durable, or failed."""
+
 
 Submit = Callable[[Batch, OnDecided], None]
 """Hands a batch to the store, or settles an empty one."""
@@ -33,7 +41,7 @@ class Rounds:
         self._loop = asyncio.get_running_loop()
         self._staging = staging
         self._submit = submit
-        self._turns: list[tuple[BeginTurn, OnDecided]] = []
+        self._turns: list[Turn] = []
         self._interrupt: BaseException | None = None
         """An exception such as `KeyboardInterrupt`, raised when the round has ended."""
 
@@ -41,22 +49,26 @@ class Rounds:
         """Whether turns wait for a round."""
         return bool(self._turns)
 
-    def add(self, begin: BeginTurn, on_decided: OnDecided) -> None:
-        """Add a turn. `on_decided` gets `None` when it is durable, or the error."""
+    def add(self, turn: Turn) -> None:
+        """Add a turn. It is called with `None` when it is durable, or with the error."""
         if not self._turns:
             # Not at once: turns added in the same iteration of the loop share the round.
             self._loop.call_soon(self._take)
-        self._turns.append((begin, on_decided))
+        self._turns.append(turn)
 
     def close(self) -> None:
         """Discard the turns that wait."""
         self._turns.clear()
 
     def _take(self) -> None:
+        with CollectorPause():
+            self._take_round()
+
+    def _take_round(self) -> None:
         turns, self._turns = self._turns[:LARGEST], self._turns[LARGEST:]
         has_more = bool(self._turns)
         staging, self._interrupt = self._staging, None
-        begun = self._pass(call, turns)
+        begun = self._pass(_begin, [(turn, turn) for turn in turns])
         reserved = self._pass(staging.reserve, begun)
         for batch, on_decided in self._pass(staging.write, reserved):
             try:
@@ -85,3 +97,7 @@ class Rounds:
         on_decided(error)
         if not isinstance(error, Exception):
             self._interrupt = error
+
+
+def _begin(turn: Turn) -> Batch:
+    return turn.begin()

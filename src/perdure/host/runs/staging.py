@@ -1,10 +1,13 @@
 """Staging: turns the facts for a run into a batch to commit. It has no effect outside the host's memory."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from logging import INFO
+from typing import Any, NamedTuple
 
 from perdure.authoring.context import Info
 from perdure.authoring.interruption import PayloadUnavailable
+from perdure.authoring.task import Task
 from perdure.core.ids import RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
@@ -19,6 +22,7 @@ from perdure.host.runs.cache import RunCache
 from perdure.host.tasks.executor import Executor
 from perdure.host.tasks.slots import WaitingSteps
 from perdure.host.watchers import RunEnding
+from perdure.store.commit.committer import settle_future
 
 Act = Callable[[WarmRun], None]
 
@@ -57,7 +61,11 @@ class Staging:
             machine.feed(fact)
         if run_log.isEnabledFor(INFO):
             machine.log_notes.append(RunStarted(event.parent_id, event.continues))
-        run = WarmRun(machine, start.row(run_id, self._sources.now_ms(), self._context.host_id))
+        context, now_ms = self._context, self._sources.now_ms()
+        enrolments = context.enrolments and context.enrolments.of(
+            run_id, workflow.name, now_ms, is_owned=True
+        )
+        run = WarmRun(machine, start.row(run_id, now_ms, context.host_id, enrolments or ()))
         self._cache.add(run)
         return run
 
@@ -97,10 +105,12 @@ class Staging:
             for promise in machine.unstarted:
                 if promise.is_settled or promise.is_running or promise.is_parked:
                     continue
-                has_slot = not promise.doubts and self._executor.reserve(promise.task)
-                if has_slot or self._waiting.reserve(run.run_id, promise):
+                has_slot = not promise.doubts and self._has_slot(batch, promise.task)
+                if has_slot or self._waiting.reserve(run, promise):
                     batch.starts.append((run, promise, machine.start_attempt(promise)))
             machine.unstarted.clear()
+        for attempt in batch.keepers:
+            self._executor.release_kept(attempt)
         if machine.unwanted:
             unwanted, machine.unwanted = machine.unwanted, []
             batch.unwanted = [*batch.unwanted, *((run.run_id, step) for step in unwanted)]
@@ -108,6 +118,12 @@ class Staging:
             notes, machine.log_notes = machine.log_notes, []
             batch.has_resumed = batch.has_resumed or any(isinstance(n, PauseEnded) for n in notes)
             batch.log_notes = [*batch.log_notes, (run, notes)]
+
+    def _has_slot(self, batch: Batch, task: Task[..., Any]) -> bool:
+        """Reserve a slot that an attempt of the run has kept, or else a free one."""
+        if batch.keepers and self._executor.take_over(batch.keepers, task):
+            return True
+        return self._executor.reserve(task)
 
     def write(self, batch: Batch) -> Batch:
         """Write what is decided into the batch's bundle."""
@@ -148,7 +164,7 @@ class Staging:
         last = changes[-1].event
         if isinstance(last, e.Terminal):
             status = run.journal.state.status
-            batch.endings = [*batch.endings, (run, RunEnding.of(status, last))]
+            batch.endings = [*batch.endings, (run, RunEnding.of(status, last, run.machine.slot))]
 
     def note_unfinished(self, batch: Batch) -> None:
         """Note that the run has more to decide, even if this turn wrote nothing."""
@@ -163,6 +179,21 @@ class Staging:
             self._cache.evict(run)
             if self._context.payloads is not None:
                 self._context.payloads.forget_noted(run.run_id)
+
+
+class StartTurn(NamedTuple):
+    """The first turn of a new run, in a round; `started` gets its id when that is durable."""
+
+    staging: Staging
+    run_id: RunId
+    start: RunStart
+    started: asyncio.Future[RunId]
+
+    def begin(self) -> Batch:
+        return self.staging.begin_run(self.run_id, self.start)
+
+    def __call__(self, outcome: BaseException | None) -> None:
+        settle_future(self.started, self.run_id, outcome)
 
 
 def raise_cause(error: BaseException) -> None:

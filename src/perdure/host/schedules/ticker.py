@@ -7,7 +7,7 @@ of them counts; each run is started under a key that its tick determines, so it 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid
 from perdure.core.schedules.schedule import (
+    SCHEDULE_TAG,
     Advanced,
     PlannedStart,
     Schedule,
@@ -36,6 +37,9 @@ log = logging.getLogger("perdure.schedules")
 
 BeginSoon = Callable[[RunStart], Awaitable[RunId]]
 
+WORK_PER_POLL: Final = 100
+"""How many schedules and starts of runs one poll serves."""
+
 _REPLACED = "its schedule ticked again (overlap 'replace')"
 
 
@@ -49,34 +53,43 @@ class Ticker:
         self.next_due_ms: int | None = None
         """When to look next; `None` if no snapshot of the store shows a schedule."""
         self._reported: set[str] = set()
+        self._left = WORK_PER_POLL
+        """What this poll may still do: a schedule counts 1, and each start 1."""
 
     def note_next_due(self, due_ms: int | None) -> None:
         """A snapshot of the store shows when a schedule is due."""
         self.next_due_ms = due_ms
 
     async def tick(self) -> None:
-        """Decide on all ticks that are due, and start their runs."""
-        self.next_due_ms = None
-        schedules, programs = self._context.store.schedules, self._dispatcher.programs.names()
-        tried: list[StoredSchedule | StoreDamaged] = []
-        while due := await schedules.due(programs, self._context.sources.now_ms()):
-            for stored in due:
-                await self._try_to_serve(stored)
-            if len(due) < MOST_DUE or list(map(_identity, due)) == list(map(_identity, tried)):
-                return
-            tried = due
+        """Decide on ticks that are due, and start their runs: so many that messages and work don't wait for long.
 
-    async def _try_to_serve(self, stored: StoredSchedule | StoreDamaged) -> None:
-        """Serve the schedule. One that can't be served must not keep the host from its messages and its work."""
+        The next poll continues with the others.
+        """
+        self.next_due_ms = None
+        self._left = WORK_PER_POLL
+        schedules, programs = self._context.store.schedules, self._dispatcher.programs.names()
+        stuck = 0  # schedules that this host can't serve: they stay in front of the others
+        while due := await schedules.due(programs, self._context.sources.now_ms(), stuck):
+            for stored in due:
+                stuck += not await self._try_to_serve(stored)
+                if self._left <= 0:
+                    self.next_due_ms = AT_ONCE
+                    return
+            if len(due) < MOST_DUE:
+                return
+
+    async def _try_to_serve(self, stored: StoredSchedule | StoreDamaged) -> bool:
+        """Serve the schedule, if possible. One that can't be served must not keep the host from everything else."""
         if isinstance(stored, StoreDamaged):
             self._report(stored)
-            return
+            return False
         try:
-            await self._serve(stored)
+            return await self._serve(stored)
         except StoreError:
             raise
         except PerdureError as error:
             self._report(error)
+            return False
 
     def _report(self, problem: PerdureError) -> None:
         """Log each schedule that can't be served once."""
@@ -84,11 +97,15 @@ class Ticker:
             self._reported.add(problem.what)
             log.error("%s", problem)
 
-    async def _serve(self, stored: StoredSchedule) -> None:
-        """Carry out what is decided, and decide on what is due. Stops if another host is faster."""
+    async def _serve(self, stored: StoredSchedule) -> bool:
+        """Carry out what is decided, and decide on what is due. Stops if another host is faster, and at the limit.
+
+        Returns whether this host has the program.
+        """
         program = self._dispatcher.programs.find(stored.program)
         if program is None:
-            return  # another host has it
+            return False  # another host has it
+        self._left -= 1
         while True:
             schedule = stored.schedule
             if schedule.starts:
@@ -99,15 +116,18 @@ class Ticker:
                 advanced = advance(stored.name, schedule, now, is_open=is_open)
             changed = await self._write(stored, advanced)
             if changed is None or not (changed.schedule.starts or schedule.starts):
-                return
+                return True
+            if self._left <= 0:
+                return True
             stored = changed
 
     async def _carry_out(self, stored: StoredSchedule, program: Program[..., Any]) -> Advanced:
-        """Start the runs of all planned starts, with shared commits."""
+        """Start the runs of planned starts, as many as the limit leaves, with shared commits."""
         schedule, ticks = stored.schedule, list[Tick]()
-        starting = [self._start(stored, program, start) for start in schedule.starts]
-        outcomes = await asyncio.gather(*starting)
-        for start, (run_id, problem) in zip(stored.schedule.starts, outcomes, strict=True):
+        planned = schedule.starts[: max(1, self._left)]
+        self._left -= len(planned)
+        outcomes = await asyncio.gather(*(self._start(stored, program, each) for each in planned))
+        for start, (run_id, problem) in zip(planned, outcomes, strict=True):
             schedule, more = msgspec.structs.astuple(carried_out(schedule, start, run_id, problem))
             ticks += more
         return Advanced(schedule, tuple(ticks))
@@ -136,7 +156,9 @@ class Ticker:
             program.check_input(self._context.codec, stored.payload)
             traced = self._context.services.tracing is not None
             begun = RunStart(
-                program, stored.payload, key, stored.scope, trace="" if traced else None
+                *(program, stored.payload, key, stored.scope),
+                tags={SCHEDULE_TAG: stored.name},
+                trace="" if traced else None,
             )
             return await self._begin_soon(begun), ""
         except RunExists as taken:
@@ -172,10 +194,3 @@ def with_state(stored: StoredSchedule, schedule: Schedule, now_ms: int) -> Store
         look_at_ms=look_at_ms(stored.name, schedule, now_ms),
         revision=stored.revision + 1,
     )
-
-
-def _identity(found: StoredSchedule | StoreDamaged) -> object:
-    """What tells whether a second read found the same: a schedule that was served has another revision."""
-    if isinstance(found, StoreDamaged):
-        return found.what
-    return found.scope, found.name, found.revision

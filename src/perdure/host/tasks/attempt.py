@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from perdure.engine.runs.warm import WarmRun
 from perdure.host.tasks.requests import TaskRequests
 from perdure.host.tracing import AttemptSpan
 from perdure.store.process import OwnProcess
+
+T = TypeVar("T")
 
 AttemptGroup = tuple[RunId, bool]
 """A run, and whether this host claimed the attempts from a queue: they are kept apart from those of its own runs."""
@@ -107,6 +109,8 @@ class Attempt(msgspec.Struct, eq=False):
     is_reporting: bool = False
     """Its code has ended, and its outcome is being reported."""
     has_slot: bool = True
+    keeps_slot: bool = False
+    """The slot stays reserved for the next step of its run, until the turn that takes the outcome."""
     chunks: "Chunks | None" = None
     """Created with the first chunk; most attempts have none."""
     artifacts: tuple[ArtifactRef, ...] = ()
@@ -204,6 +208,10 @@ class Attempt(msgspec.Struct, eq=False):
         output = self._require_output()
         return HostRequest(partial(output.requests.secret, self.info.run_id, name), output.loop)
 
+    def resource(self, kind: type[T]) -> HostRequest[T]:
+        output = self._require_output()
+        return HostRequest(partial(output.requests.resources.get, kind), output.loop)
+
     def put_artifact(
         self, data: ArtifactData, kind: str, expires_ms: int | None
     ) -> HostRequest[ArtifactRef]:
@@ -273,6 +281,9 @@ class NestedCall:
 
     def secret(self, name: str) -> HostRequest[str]:
         return self._attempt.secret(name)
+
+    def resource(self, kind: type[T]) -> HostRequest[T]:
+        return self._attempt.resource(kind)
 
     def put_artifact(
         self, data: ArtifactData, kind: str, expires_ms: int | None

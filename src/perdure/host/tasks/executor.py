@@ -5,7 +5,7 @@ outcome of the attempt.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import copy_context
 from functools import partial
 from logging import DEBUG
@@ -40,6 +40,9 @@ class ExecutorOwner(Protocol):
 
     def slot_freed(self) -> bool:
         """A slot is free, and one was refused before. Returns whether a step may still wait for a slot."""
+
+    def may_keep_slot(self, attempt: Attempt) -> bool:
+        """Whether the next step of the attempt's run may begin in its slot, although other steps wait for one."""
 
     async def transact(self, attempt: Attempt) -> AttemptOutcome | None:
         """Execute a transactional attempt and commit its success. Returns a failure that is still to be reported."""
@@ -222,6 +225,7 @@ class Executor:
 
     def forget(self, attempt: Attempt) -> None:
         """Remove an attempt whose run has its outcome, or does not need it."""
+        self.release_kept(attempt)
         info = attempt.info
         group = info.run_id, attempt.is_claimed
         steps = self._attempts.get(group)
@@ -291,7 +295,7 @@ class Executor:
         return failure
 
     def _end(self, attempt: Attempt) -> None:
-        if attempt.has_slot and not attempt.is_occupied:
+        if attempt.has_slot and not (attempt.is_occupied or attempt.keeps_slot):
             self._release(attempt)
         if attempt.chunks is not None:
             attempt.chunks.close()
@@ -307,6 +311,27 @@ class Executor:
         if attempt.has_slot:
             attempt.has_slot = False
             self.give_back(attempt.task)
+
+    def _keep_slot(self, attempt: Attempt) -> bool:
+        """Keep the slot for the next step of the run, if its outcome is reported at once."""
+        is_settled = attempt.chunks is None and attempt.published is None
+        is_alone = not (attempt.is_claimed or attempt.task.is_transactional)
+        attempt.keeps_slot = is_settled and is_alone and self._owner.may_keep_slot(attempt)
+        return attempt.keeps_slot
+
+    def take_over(self, attempts: Sequence[Attempt], task: Task[..., Any]) -> bool:
+        """Take a slot that one of these attempts has kept, for an attempt of `task`."""
+        for attempt in attempts if self._is_open else ():
+            if attempt.keeps_slot and attempt.task.is_async == task.is_async:
+                attempt.keeps_slot = attempt.has_slot = False
+                return True
+        return False
+
+    def release_kept(self, attempt: Attempt) -> None:
+        """Give back the slot that the attempt has kept, if it has one that no other attempt took over."""
+        if attempt.keeps_slot:
+            attempt.keeps_slot = False
+            self._release(attempt)
 
     def _left_thread(self, attempt: Attempt, _: object) -> None:
         attempt.thread = None
@@ -353,7 +378,7 @@ class Executor:
             may_retry = attempt.exposed is None and task.retry.covers(error)
             return AttemptOutcome(False, failure, may_retry, artifacts=attempt.artifacts)
         finally:
-            if not attempt.is_occupied:
+            if not attempt.is_occupied and not (self._is_wanted and self._keep_slot(attempt)):
                 self._release(attempt)
 
     async def _settled(self, attempt: Attempt, payload: bytes) -> bytes:

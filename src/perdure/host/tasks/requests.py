@@ -1,4 +1,4 @@
-"""What tasks ask of their host besides running: secrets and artifacts."""
+"""What tasks ask of their host besides running: secrets, artifacts, resources."""
 
 from perdure.authoring.context import ArtifactData
 from perdure.core.errors import (
@@ -14,6 +14,7 @@ from perdure.host.artifacts.artifacts import Artifacts, store_artifact
 from perdure.host.backoff import Backoff
 from perdure.host.context import HostContext
 from perdure.host.secrets import read_secret
+from perdure.host.tasks.resources import Resources
 
 
 class TaskRequests:
@@ -21,6 +22,7 @@ class TaskRequests:
 
     def __init__(self, context: HostContext) -> None:
         self._context = context
+        self.resources = Resources(context.services.resources)
 
     async def secret(self, run_id: RunId, name: str) -> str:
         """The value of a secret for the scope of the run. Reads the run's row."""

@@ -18,6 +18,10 @@ from perdure.store.commit.committer import CommitsUnderWay
 
 Advance = Callable[[RunId, Callable[[WarmRun], None]], Awaitable[bool]]
 
+TIME_SLICE_S = 0.5
+"""How long a run that has waited for a slot keeps it for its next steps, while others wait. Without it every step of a
+busy host would wait, and a step that waits takes two turns and two commits."""
+
 BeginTogether = Callable[[RunId, Sequence[StepId], Callable[[], None]], bool]
 """Begins steps of a run in one round with the turns of other runs, and calls the function when that is decided. False
 if the run must be advanced by itself."""
@@ -58,16 +62,25 @@ class WaitingSteps:
         """Whether a step waits for a slot."""
         return any(self._queues.values())
 
-    def reserve(self, run_id: RunId, promise: DurablePromise) -> bool:
+    def reserve(self, run: WarmRun, promise: DurablePromise) -> bool:
         """Take a slot for the next attempt of a step. One that can't begin now waits, and begins when it can."""
+        run_id = run.run_id
         if promise.doubts and not self.quarantine.admits(run_id, promise):
             return False
         task = promise.task
-        if self._granted.pop((run_id, promise.step), None) or self._executor.reserve(task):
+        if self._granted.pop((run_id, promise.step), None):
+            run.slice_ends_at = self._executor.loop.time() + TIME_SLICE_S
+            return True
+        if self._executor.reserve(task):
             return True
         self._queues[task.is_async][run_id, promise.step] = next(self._numbers), task
         self._waiting[run_id] += 1
         return False
+
+    def may_keep_slot(self, run: WarmRun, task: Task[..., Any]) -> bool:
+        """Whether the run's next step may begin in the slot of the `task` that has ended, before steps that wait."""
+        is_contended = bool(self._queues[task.is_async]) and run.run_id not in self._waiting
+        return is_contended and self._executor.loop.time() < run.slice_ends_at
 
     def has_steps_of(self, run_id: RunId) -> bool:
         """Whether a step of that run waits for a slot."""

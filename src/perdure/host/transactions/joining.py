@@ -298,7 +298,9 @@ class UserCommittedTransaction(JoinedWrites):
     async def _start(self, start: RunStart) -> RunId:
         dispatcher, bundle = self.dispatcher, Bundle()
         run_id = start.run_id or dispatcher.staging.new_run_id()
-        new = start.row(run_id, dispatcher.sources.now_ms(), None)
+        now_ms = dispatcher.sources.now_ms()
+        enrolments = dispatcher.context.enrolments.of(run_id, start.workflow.name, now_ms)
+        new = start.row(run_id, now_ms, None, enrolments)
         create_run(bundle, new, [start.event(run_id)], dispatcher.sources)
         await self._joined.write(bundle)
         return run_id

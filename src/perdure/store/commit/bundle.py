@@ -10,19 +10,24 @@ from typing import TypeVar
 
 import msgspec
 
-from perdure.core.errors import InputError, InvalidId, PayloadTooLarge
+from perdure.core.errors import InputError, InvalidId
 from perdure.core.graph.identity import mailbox_of
 from perdure.core.ids import Guid, RunId, StepId, guid_run, parse_run_id, require_guid_of
 from perdure.core.journal.journal import Appended
 from perdure.core.limits import (
     MAX_KEY_LENGTH,
     MAX_NAME_LENGTH,
-    MAX_PAYLOAD_BYTES,
     MAX_STEP_BYTES,
 )
 from perdure.core.messages import Message, Work
 from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.core.texts import require_storable_text
+from perdure.store.commit.bundle_checks import (
+    collide,
+    require_books,
+    require_payload,
+    require_run,
+)
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.graph_index import HOOK_KINDS, KEY, GraphIndex, RunChange
 from perdure.store.rows.records import (
@@ -47,8 +52,6 @@ NO_ITEM = -1
 PublishedRow = tuple[RunId, str, bytes, int, TaskHolder | None, bool]
 """A published value: run, name, payload, time, the task's holder, and whether it was sent before."""
 
-_ACCOUNT_BYTES = MAX_STEP_BYTES + len("message:")
-
 _SUFFIX = re.compile(r"[0-9a-f]{32}")
 
 
@@ -58,8 +61,9 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
     Most bundles are one step of one run, so the rarer kinds of write cost nothing while they are empty.
     """
 
-    appends: list[tuple[Fence, Appended]] = []
-    fences: list[Fence] = []
+    appends: Sequence[tuple[Fence, Appended]] = ()
+    other_fences: Sequence[Fence] = ()
+    """Those of writes that append nothing."""
     has_more: bool = False
     """Whether the bundle holds anything besides appends."""
     created: Sequence[tuple[NewRun, Appended]] = ()
@@ -78,13 +82,23 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
     blamed: Sequence[tuple[RunId, str]] = ()
     index: GraphIndex | None = None
 
+    @property
+    def fences(self) -> list[Fence]:
+        """The rights under which it writes. A list made for each call: most bundles are never asked."""
+        return [*(fence for fence, _ in self.appends), *self.other_fences]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no write of a run."""
+        return not (self.appends or self.other_fences)
+
     def create_run(self, run: NewRun, appended: Appended) -> Fence:
         """Commits: the run, its first entries, their postings and its semaphore.
 
         The store rejects the bundle with `RunExists` if another run holds the key.
         """
-        _require_run(run)
-        if any(_collide(run, other) for other, _ in self.created):
+        require_run(run)
+        if any(collide(run, other) for other, _ in self.created):
             raise InputError(
                 f"run {run.run_id!r} (key {run.key!r}) is created twice in one bundle",
                 "create a run once",
@@ -95,10 +109,10 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
                 f"{appended.seq_before} on",
                 "create a run with the first entries of its own journal",
             )
-        _require_books(appended)
+        require_books(appended)
         self.created = self._grown(self.created, (run, appended))
         fence = Fence(run.run_id, FIRST_EPOCH)
-        self.fences.append(fence)
+        self._guard(fence)
         return fence
 
     def append(self, fence: Fence, appended: Appended) -> None:
@@ -112,9 +126,9 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
                 f"entries of run {appended.run_id!r} under the fence of {fence.run_id!r}",
                 "append under the fence of the run that the entries belong to",
             )
-        _require_books(appended)
-        self.appends.append((fence, appended))
-        self.fences.append(fence)
+        require_books(appended)
+        pair = fence, appended
+        self.appends = [*self.appends, pair] if self.appends else (pair,)
 
     def enqueue(self, message: Message) -> None:
         """Commits: a message to a run, once per GUID. Needs no fence and does not touch the run's row."""
@@ -124,7 +138,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         require_storable_text("step", message.step or "", MAX_STEP_BYTES)
         require_integer("due_at_ms", message.due_at_ms)
         require_integer("arrival", message.arrival)
-        _require_payload(f"message {message.guid!r}", message.payload)
+        require_payload(f"message {message.guid!r}", message.payload)
         self.messages = self._grown(self.messages, message)
 
     def forward(self, run_id: RunId, guid: Guid, to: RunId) -> None:
@@ -153,14 +167,14 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
                 f"message {guid!r} was sent to run {mailbox!r} itself, not to a mailbox",
                 "give back only signals that were matched to a hook",
             )
-        self.fences.append(fence)
+        self._guard(fence)
         self.forwarded = self._grown(self.forwarded, ((fence.run_id, guid), (mailbox, step)))
 
     def acknowledge(self, fence: Fence, guid: Guid) -> None:
         """Commits: the message is deleted, together with the entries that record its effect."""
         if not guid.isascii() or "\0" in guid:  # rare
             require_storable_text("guid", guid)
-        self.fences.append(fence)
+        self._guard(fence)
         self.acknowledged = self._grown(self.acknowledged, (fence.run_id, guid))
 
     def mark(self, fence: Fence, guid: Guid, state: str, reason: str) -> None:
@@ -169,7 +183,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
             raise InputError(f"a message can't be marked {state!r}", f"use one of {MARKS}")
         require_storable_text("guid", guid)
         require_storable_text("reason", reason)
-        self.fences.append(fence)
+        self._guard(fence)
         self.marked = self._grown(self.marked, (fence.run_id, guid, state, reason))
 
     def put_work(self, fence: Fence, work: Work) -> None:
@@ -184,8 +198,8 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         require_storable_text("step", work.step, MAX_STEP_BYTES)
         require_integer("available_at_ms", work.available_at_ms)
         require_integer("priority", work.priority, 32)
-        _require_payload(f"work {work.step!r}", work.payload)
-        self.fences.append(fence)
+        require_payload(f"work {work.step!r}", work.payload)
+        self._guard(fence)
         self.work = self._grown(self.work, work)
 
     def finish_work(self, run_id: RunId, step: StepId, token: str) -> None:
@@ -212,7 +226,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         require_storable_text("step", step, MAX_STEP_BYTES)
         task = fence.run_id, step
         self.work = [work for work in self.work if (work.run_id, work.step) != task]
-        self.fences.append(fence)
+        self._guard(fence)
         self.dropped = self._grown(self.dropped, task)
 
     def hold_work(self, fence: Fence, *, held: bool) -> None:
@@ -220,7 +234,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
 
         Claims under way are not affected. The last call of a bundle counts.
         """
-        self.fences.append(fence)
+        self._guard(fence)
         self.held = self._grown(self.held, (fence.run_id, int(held)))
 
     def park_step(self, fence: Fence, step: StepId, parked: ParkedStep) -> None:
@@ -228,13 +242,13 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         require_storable_text("step", step, MAX_STEP_BYTES)
         require_storable_text("task", parked.task, MAX_NAME_LENGTH)
         require_integer("since_ms", parked.since_ms)
-        self.fences.append(fence)
+        self._guard(fence)
         self.parked_steps = self._grown(self.parked_steps, ((fence.run_id, step), parked))
 
     def unpark_step(self, fence: Fence, step: StepId) -> None:
         """Commits: the step no longer waits for an operator. Changes nothing if it does not."""
         require_storable_text("step", step, MAX_STEP_BYTES)
-        self.fences.append(fence)
+        self._guard(fence)
         self.parked_steps = self._grown(self.parked_steps, ((fence.run_id, step), None))
 
     def publish(
@@ -259,7 +273,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
             raise InvalidId(f"run {run_id!r} publishes under an empty name", "give it a name")
         require_storable_text("name", name, MAX_NAME_LENGTH)
         require_integer("at_ms", at_ms)
-        _require_payload(f"published value {name!r}", payload)
+        require_payload(f"published value {name!r}", payload)
         self.published = self._grown(self.published, (run_id, name, payload, at_ms, by, again))
 
     def append_chunk(self, chunk: NewChunk) -> None:
@@ -278,19 +292,19 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
             require_integer(what, getattr(chunk.origin, what), 32)
         require_integer("number", chunk.number)
         require_integer("at_ms", chunk.at_ms)
-        _require_payload(f"chunk {chunk.number} of stream {chunk.name!r}", chunk.payload)
+        require_payload(f"chunk {chunk.number} of stream {chunk.name!r}", chunk.payload)
         self.chunks = self._grown(self.chunks, chunk)
 
     def park(self, fence: Fence, reason: str | None) -> None:
         """Commits: the reason why the run is parked; with `None`, that it is no longer parked."""
         require_storable_text("reason", reason or "")
-        self.fences.append(fence)
+        self._guard(fence)
         self.parked = self._grown(self.parked, (fence.run_id, reason))
 
     def blame(self, fence: Fence, fingerprint: str) -> None:
         """Commits: the fingerprint of the error with which the run failed, by which lists find it."""
         require_storable_text("fingerprint", fingerprint, MAX_NAME_LENGTH)
-        self.fences.append(fence)
+        self._guard(fence)
         self.blamed = self._grown(self.blamed, (fence.run_id, fingerprint))
 
     def tag(
@@ -342,7 +356,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
                 f"a value of step {source!r} at position {position}",
                 f"count items from 0; use {NO_ITEM} for a value that is no item",
             )
-        _require_payload(f"value {variable!r} of step {source!r}", value)
+        require_payload(f"value {variable!r} of step {source!r}", value)
         delivery = InboxRow(step, source, variable, position, value)
         self._indexed(fence).step(step).deliveries.append(delivery)
 
@@ -416,7 +430,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         """
         parse_run_id(mailbox)
         require_storable_text("kind", kind, MAX_NAME_LENGTH)
-        _require_payload(f"a broadcast to {mailbox!r}", payload)
+        require_payload(f"a broadcast to {mailbox!r}", payload)
         require_integer("now_ms", now_ms)
         if not _SUFFIX.fullmatch(suffix):
             raise InvalidId(
@@ -438,10 +452,13 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
 
     def _indexed(self, fence: Fence) -> RunChange:
         """The changes to the run's nodes and hooks. Many calls in a row add the same fence only once."""
-        if not self.fences or self.fences[-1] is not fence:
-            self.fences.append(fence)
+        if not any(fence is other for other in self.fences[-1:]):
+            self._guard(fence)
         self.has_more = True
         return self._graphs.run(fence.run_id)
+
+    def _guard(self, fence: Fence) -> None:
+        self.other_fences = [*self.other_fences, fence]
 
     def _grown(self, items: Sequence[T], item: T) -> Sequence[T]:
         """`items` with one more. Most bundles have one item of a kind, so the list is made with the first."""
@@ -450,48 +467,3 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
             items.append(item)
             return items
         return [item]
-
-
-def _require_run(run: NewRun) -> None:
-    parse_run_id(run.run_id)
-    texts = f"{run.scope}{run.program}{run.version}{run.digest}{run.owner or ''}"
-    if len(texts) > MAX_NAME_LENGTH or not texts.isascii() or "\0" in texts:  # rare
-        require_storable_text("scope", run.scope, MAX_NAME_LENGTH)
-        require_storable_text("program", run.program, MAX_NAME_LENGTH)
-        require_storable_text("version", run.version, MAX_NAME_LENGTH)
-        require_storable_text("digest", run.digest, MAX_NAME_LENGTH)
-        require_storable_text("owner", run.owner or "", MAX_NAME_LENGTH)
-    if run.key is not None:
-        require_storable_text("key", run.key, MAX_KEY_LENGTH)
-    if run.chain is not None:
-        parse_run_id(run.chain)
-    for other in (run.replaces, run.parent, run.forked_from):
-        if other is not None:
-            parse_run_id(other)
-    require_integer("created_at_ms", run.created_at_ms)
-
-
-def _collide(run: NewRun, other: NewRun) -> bool:
-    keys = (run.scope, run.program, run.key), (other.scope, other.program, other.key)
-    return run.run_id == other.run_id or (run.key is not None and keys[0] == keys[1])
-
-
-def _require_payload(what: str, payload: bytes | None) -> None:
-    if payload is not None and len(payload) > MAX_PAYLOAD_BYTES:
-        raise PayloadTooLarge(
-            f"{what} carries {len(payload):,} bytes, over the limit of {MAX_PAYLOAD_BYTES:,}",
-            "store the payload elsewhere and pass a reference",
-        )
-
-
-def _require_books(appended: Appended) -> None:
-    if not appended.entries:
-        raise InputError(
-            f"an append to run {appended.run_id!r} without entries", "append at least one entry"
-        )
-    for account in appended.postings:
-        if len(account) > _ACCOUNT_BYTES or not account.isascii() or "\0" in account:  # rare
-            require_storable_text("account", account, _ACCOUNT_BYTES)
-    for entry in appended.entries:
-        if entry.sealed is not None and len(entry.sealed) > MAX_PAYLOAD_BYTES:
-            _require_payload(f"entry {entry.seq} of run {appended.run_id!r}", entry.payload)

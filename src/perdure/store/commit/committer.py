@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from perdure.core.errors import StoreClosed
 from perdure.store.commit.bundle import Bundle
+from perdure.store.commit.collector_pause import CollectorPause
 from perdure.store.commit.contention import ContendedBundles
 from perdure.store.commit.group import break_fences
 from perdure.store.commit.writer import BundleOutcomes, Undecided
@@ -214,11 +215,12 @@ class Committer:
         else:
             self._is_idle = True
             self._idle.set()
-        for submitted, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, Undecided):
-                self._contended.add(submitted)
-            else:
-                submitted[1](outcome)
+        with CollectorPause():
+            for submitted, outcome in zip(group, outcomes, strict=True):
+                if isinstance(outcome, Undecided):
+                    self._contended.add(submitted)
+                else:
+                    submitted[1](outcome)
 
 
 def settle_future(done: asyncio.Future[T], result: T, outcome: BaseException | None) -> None:

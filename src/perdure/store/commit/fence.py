@@ -1,9 +1,11 @@
 """The fence: the right to write one run."""
 
+import msgspec
+
 from perdure.core.ids import RunId
 
 
-class Fence:
+class Fence(msgspec.Struct, eq=False, gc=False):
     """The epoch under which an owner writes a run. Broken as soon as one bundle under it is rejected.
 
     A takeover raises the epoch in the store, so that the store rejects every bundle under the old one: the statement
@@ -12,9 +14,6 @@ class Fence:
     again, under a new fence.
     """
 
-    __slots__ = ("broken", "epoch", "run_id")
-
-    def __init__(self, run_id: RunId, epoch: int) -> None:
-        self.run_id = run_id
-        self.epoch = epoch
-        self.broken = False
+    run_id: RunId
+    epoch: int
+    broken: bool = False

@@ -15,7 +15,7 @@ KEY = "key"
 HOOK_KINDS = (WAIT, KEY)
 
 
-class StepChange:
+class IndexedStepChange:
     """The change of one node: stored rows are deleted first, if at all; then new rows are added."""
 
     __slots__ = ("clears", "deliveries", "hooks", "required", "resolved", "unhooks")
@@ -56,7 +56,7 @@ class StepChange:
         is_same = not self.resolved or required == self.required
         return is_same and self.resolved + resolved <= required
 
-    def follow(self, later: "StepChange") -> None:
+    def follow(self, later: "IndexedStepChange") -> None:
         """Become the net change of this one followed by `later`."""
         if later.clears:
             self.clear()
@@ -79,7 +79,7 @@ class RunChange:
         self.unhooks = False
         self.dropped_keys: dict[tuple[StepId, RunId], None] = {}
         """Steps and mailboxes of search keys that are deleted before new hooks are added."""
-        self.steps: dict[StepId, StepChange] = {}
+        self.steps: dict[StepId, IndexedStepChange] = {}
 
     @property
     def is_repeatable(self) -> bool:
@@ -88,10 +88,10 @@ class RunChange:
             change.resolved or change.deliveries for change in self.steps.values()
         )
 
-    def step(self, step: StepId) -> StepChange:
+    def step(self, step: StepId) -> IndexedStepChange:
         change = self.steps.get(step)
         if change is None:
-            change = self.steps[step] = StepChange()
+            change = self.steps[step] = IndexedStepChange()
         return change
 
     def ready(self, step: StepId) -> None:
@@ -202,7 +202,7 @@ class GraphIndex:
             self.run(run_id).follow(change)
         self.broadcasts += later.broadcasts
 
-    def steps(self) -> Iterator[tuple[RunId, StepId, StepChange]]:
+    def steps(self) -> Iterator[tuple[RunId, StepId, IndexedStepChange]]:
         for run_id, run in self.runs.items():
             for step, change in run.steps.items():
                 yield run_id, step, change

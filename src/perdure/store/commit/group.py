@@ -56,6 +56,8 @@ class Group:
 
     def __init__(self) -> None:
         self.created: list[tuple[NewRun, RunHead]] = []
+        self.enrolled: list[RowValues] = []
+        """The buses to which new runs are published."""
         self.heads: dict[RunId, RunHead] = {}
         """Rows of runs that existed before the group."""
         self.is_steps_only = True
@@ -119,6 +121,8 @@ class Group:
             head = RunHead(run.run_id, FIRST_EPOCH, None, 0, appended)
             self.created.append((run, head))
             self._new_heads[run.run_id] = head
+            for each in run.enrolments:
+                self.enrolled.append((run.run_id, *astuple(each), 0, ""))
             if run.key is not None:
                 self._keys.add((run.scope, run.program, run.key))
             self._add_books(appended)
@@ -171,6 +175,7 @@ class Group:
         """Whether it writes anything besides runs and their books."""
         return any(
             (
+                self.enrolled,
                 self.messages,
                 self.forwarded,
                 self.acknowledged,

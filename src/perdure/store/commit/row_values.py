@@ -33,6 +33,7 @@ def created_rows(group: Group) -> list[RowValues]:
             run.chain,
             run.parent,
             run.forked_from,
+            run.slot,
         )
         for run, head in sorted(group.created, key=lambda created: created[0].key or "")
     ]

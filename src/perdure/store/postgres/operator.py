@@ -1,4 +1,4 @@
-"""Reads for people who operate a Postgres store."""
+"""What people who operate a Postgres store read and remove."""
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ from perdure.core.books import Books
 from perdure.core.ids import RunId
 from perdure.store.operator_tables import OperatorQueries
 from perdure.store.postgres.reading import books_of
+from perdure.store.postgres.retention import PostgresRetention
 from perdure.store.postgres.writing import Connection
 from perdure.store.rows.values import require_storable_values
 from perdure.store.statements import statements
@@ -18,7 +19,11 @@ _SQL = statements("postgres_operator")
 
 
 class PostgresOperator(OperatorQueries):
-    """The reads, over the store's connections."""
+    """The reads, over the store's connections; and retention."""
+
+    @property
+    def retention(self) -> PostgresRetention:
+        return PostgresRetention(self._use)
 
     async def books_of(self, run_id: RunId) -> Books:
         return await self._use(partial(books_of, run_id=run_id))

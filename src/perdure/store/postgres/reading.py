@@ -13,6 +13,7 @@ from perdure.core.list_rows import ListRows
 from perdure.core.obligations import Outstanding
 from perdure.store.postgres.connections.opening import CONFLICT, LOST
 from perdure.store.postgres.writing import Connection
+from perdure.store.retention_table import retained_from
 from perdure.store.rows.records import Run, StoredRun
 from perdure.store.rows.runs import (
     ROWS_OF_GRAPHS,
@@ -29,7 +30,7 @@ from perdure.store.rows.runs import (
 )
 from perdure.store.statements import statements
 
-_SQL = statements("postgres") | statements("postgres_graphs")
+_SQL = statements("postgres") | statements("postgres_graphs") | statements("postgres_retention")
 
 
 async def load(connection: Connection, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
@@ -81,8 +82,12 @@ async def _books_of(connection: Connection, run_id: RunId) -> Books:
         if ending is not None and ending.closed_at_ms is None:
             outstanding = await _outstanding(connection, run_id, found)
         listed = await _list_rows(connection, run_id)
+        kept = []
+        if any(entry.is_redacted for entry in found):
+            kept = await connection.fetch(_SQL["select_retained"], [run_id])
+    receipt = retained_from(kept[0]).receipt if kept else None
     held = {AccountId(account): balance for account, balance in balances}
-    return Books(run_id, ending, found, held, outstanding, listed=listed)
+    return Books(run_id, ending, found, held, outstanding, listed=listed, receipt=receipt)
 
 
 async def list_rows(connection: Connection, *, run_id: RunId) -> ListRows:

@@ -53,9 +53,10 @@ class PostgresSchedules:
         return [schedule_from(row) for row in await self._rows("select_schedules", scope, name)]
 
     async def due(
-        self, programs: Sequence[str], now_ms: int
+        self, programs: Sequence[str], now_ms: int, skipped: int = 0
     ) -> list[StoredSchedule | StoreDamaged]:
-        rows = await self._rows("select_due_schedules", now_ms, list(programs), MOST_DUE)
+        names = list(programs)
+        rows = await self._rows("select_due_schedules", now_ms, names, MOST_DUE, skipped)
         return [due_from(row) for row in rows]
 
     async def delete(self, scope: str, name: str) -> None:

@@ -25,6 +25,8 @@ from perdure.store.commit.fence import Fence
 from perdure.store.commit.writer import BundleOutcomes, PendingWrites, write_async
 from perdure.store.hints import OnHint
 from perdure.store.postgres.access import PostgresAccess
+from perdure.store.postgres.admission import PostgresAdmission
+from perdure.store.postgres.buses import PostgresBuses
 from perdure.store.postgres.connections.commit_connection import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
@@ -118,6 +120,7 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator, PostgresWor
         self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
+        self.buses = PostgresBuses(self._use)
 
     @classmethod
     async def open(
@@ -144,6 +147,10 @@ class PostgresStore(PostgresGraphs, PostgresLists, PostgresOperator, PostgresWor
     @property
     def schedules(self) -> PostgresSchedules:
         return PostgresSchedules(self._use)
+
+    @property
+    def admission(self) -> PostgresAdmission:
+        return PostgresAdmission(self._use)
 
     @property
     def access(self) -> PostgresAccess:

@@ -133,6 +133,7 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
     await run("hand_over_keys", handed_rows(group))
     if await run("create_runs", created_rows(group)) != len(group.created):
         return _taken
+    await run("enrol_runs", group.enrolled)
     closed = group.closed_rows()
     if await run("end_runs" if closed else "advance_runs", group.head_rows()) != len(group.heads):
         return _unfit

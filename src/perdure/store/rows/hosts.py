@@ -48,6 +48,8 @@ class HostSnapshot(msgspec.Struct, frozen=True):
     """A number that grows with each deployment or activation of a version."""
     next_tick_ms: int | None = None
     """When a host must look at a schedule of its programs; `None` if at none in the scope."""
+    next_admission_ms: int | None = None
+    """When a run that waits to be admitted may begin: 0 if one is ready; `None` if none is in the scope."""
     clock_ms: int | None = None
     """The time of the database server's clock; `None` if the store uses this machine's clock."""
     schema_version: int = 0
@@ -81,7 +83,7 @@ _NAMES = msgspec.json.Decoder(tuple[str, ...])
 def snapshot_from(row: Any) -> HostSnapshot:
     """A snapshot from the columns of the statement `host_snapshot`."""
     peers, owners, claimants, has_unowned, next_due_ms, next_work_ms, *rest = row
-    has_pairs, deployments, next_tick_ms, clock_ms, schema_version = rest
+    has_pairs, deployments, next_tick_ms, next_admission_ms, clock_ms, schema_version = rest
     if isinstance(owners, bytes):
         # A damaged name (invalid UTF-8) belongs to no host, and must not make the other names unreadable.
         owners = owners.decode(errors="replace")
@@ -94,6 +96,7 @@ def snapshot_from(row: Any) -> HostSnapshot:
         bool(has_pairs),
         deployments,
         next_tick_ms,
+        next_admission_ms,
         clock_ms,
         int(schema_version),
     )

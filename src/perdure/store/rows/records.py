@@ -28,6 +28,14 @@ class SentMessage(msgspec.Struct, frozen=True):
     is_taken: bool
 
 
+class Enrolment(msgspec.Struct, frozen=True, gc=False):
+    """A bus to which a new run is published. `holder` is the relay that does so until the lease ends, if any."""
+
+    bus: str
+    holder: str | None = None
+    lease_until_ms: int = 0
+
+
 class NewRun(msgspec.Struct, frozen=True, gc=False):
     """A run to create. `key` is unique within scope and program; `chain` is as in `Run`.
 
@@ -47,6 +55,9 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     replaces: RunId | None = None
     parent: RunId | None = None
     forked_from: RunId | None = None
+    slot: str | None = None
+    """The slot of a limit that it holds while it is open."""
+    enrolments: tuple[Enrolment, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):

@@ -68,7 +68,7 @@ def run_from(row: Iterable[Any]) -> Run:
 def ending_from(row: Sequence[Any]) -> RunRowSummary:
     """The end of a run's books from its row, even if other columns are damaged."""
     scope, program, version, digest, key = row[1:6]
-    seq, head, semaphore, status = row[8:12]
+    epoch, seq, head, semaphore, status = row[7:12]
     return RunRowSummary(
         program,
         version,
@@ -81,6 +81,7 @@ def ending_from(row: Sequence[Any]) -> RunRowSummary:
         chain=row[15],
         closed_at_ms=row[13],
         scope=scope,
+        epoch=epoch,
     )
 
 
@@ -88,7 +89,7 @@ def ending_of(run: Run) -> RunRowSummary:
     """The end of a run's books from the decoded run."""
     return RunRowSummary(
         *(run.program, run.version, run.digest, run.seq, run.head, run.semaphore),
-        *(str(run.status), run.key, run.chain, run.closed_at_ms, run.scope),
+        *(str(run.status), run.key, run.chain, run.closed_at_ms, run.scope, run.epoch),
     )
 
 
@@ -96,13 +97,15 @@ def list_rows_from(
     columns: Sequence[Any] | None, tags: Iterable[Sequence[Any]], parked: Iterable[Sequence[Any]]
 ) -> ListRows:
     """What lists find a run by. `columns` is `None` if the run has no row."""
-    parent, forked_from, error = columns or (None, None, None)
+    parent, forked_from, error, slot, is_in_line = columns or (None, None, None, None, False)
     return ListRows(
         parent,
         forked_from,
         error,
+        slot,
         tags=frozenset((name, value) for name, value in tags),
         parked=frozenset(StepId(step) for (step,) in parked),
+        is_in_line=bool(is_in_line),
     )
 
 
@@ -176,7 +179,11 @@ RowBatch = dict[str, Sequence[Sequence[Any]]]
 
 def graphs_among(loaded: Iterable[tuple[Run, list[Entry]]]) -> list[RunId]:
     """Which of these runs are of graphs: their first entries name a trigger."""
-    return [run.run_id for run, entries in loaded if entries and '"trigger":' in entries[0].body]
+    return [
+        run.run_id
+        for run, entries in loaded
+        if any('"trigger":' in entry.body for entry in entries[:2])  # an approval may come first
+    ]
 
 
 def stored_from(

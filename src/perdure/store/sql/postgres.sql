@@ -17,10 +17,10 @@ WHERE run.id = b.id AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT NULL
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms, chain, parent, forked_from)
+                         created_at_ms, closed_at_ms, chain, parent, forked_from, slot)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                      $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
-                     $14::bigint[], $15::text[], $16::text[], $17::text[])
+                     $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[])
 ON CONFLICT DO NOTHING
 
 -- name: advance_runs
@@ -69,19 +69,19 @@ WHERE run.id = b.id
 -- nothing is written: the count of rows shows that.
 WITH born AS (
     INSERT INTO perdure.run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                             created_at_ms, closed_at_ms, chain, parent, forked_from)
+                             created_at_ms, closed_at_ms, chain, parent, forked_from, slot)
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
                          $8::bigint[], $9::bigint[], $10::bytea[], $11::bigint[], $12::text[], $13::bigint[],
-                         $14::bigint[], $15::text[], $16::text[], $17::text[])
+                         $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[])
     ON CONFLICT DO NOTHING
     RETURNING id
 ), appended AS (
     INSERT INTO perdure.event (run_id, seq, at_ms, body, prev, sealed, erased)
-    SELECT e.* FROM born, unnest($18::text[], $19::bigint[], $20::bigint[], $21::text[], $22::bytea[],
-                                 $23::bytea[], $24::bytea[]) AS e
+    SELECT e.* FROM born, unnest($19::text[], $20::bigint[], $21::bigint[], $22::text[], $23::bytea[],
+                                 $24::bytea[], $25::bytea[]) AS e
 ), posted AS (
     INSERT INTO perdure.ledger (run_id, account, balance)
-    SELECT p.* FROM born, unnest($25::text[], $26::text[], $27::bigint[]) AS p
+    SELECT p.* FROM born, unnest($26::text[], $27::text[], $28::bigint[]) AS p
 )
 SELECT id FROM born
 
@@ -238,6 +238,12 @@ WHERE work.run_id = b.run_id
 INSERT INTO perdure.parked_step (run_id, step, task, error, since_ms)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
 ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
+
+-- name: enrol_runs
+-- Commits: new runs are to be published to buses, from their first entry on.
+INSERT INTO perdure.publication (run_id, bus, holder, lease_until_ms, seq, replay)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[])
+ON CONFLICT DO NOTHING
 
 -- name: unpark_steps
 -- Commits: steps no longer wait for an operator.
@@ -439,7 +445,7 @@ WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 -- Locks: the runs; those that another host is claiming now are skipped, not waited for.
 WITH free AS (
     SELECT id FROM perdure.run
-    WHERE owner IS NULL AND closed_at_ms IS NULL AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
+    WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE perdure.run AS run SET owner = $1, epoch = epoch + 1
@@ -451,7 +457,7 @@ RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head,
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
 -- Locks: the runs in the order of ids; waits for a commit of the old owner that is under way.
 WITH lost AS (
-    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL
+    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL AND epoch > 0
     ORDER BY id LIMIT $3 FOR NO KEY UPDATE
 )
 UPDATE perdure.run AS run SET owner = $2, epoch = epoch + 1
@@ -463,7 +469,7 @@ RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head,
 -- Commits: ownership of one open run of another owner, or of none, under a new epoch, which fences the old owner out.
 -- Locks: the run; waits for a commit of the old owner that is under way.
 UPDATE perdure.run SET owner = $3, epoch = epoch + 1
-WHERE id = $1 AND owner IS NOT DISTINCT FROM $2 AND closed_at_ms IS NULL
+WHERE id = $1 AND owner IS NOT DISTINCT FROM $2 AND closed_at_ms IS NULL AND epoch > 0
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
 
@@ -479,7 +485,7 @@ UPDATE perdure.run SET owner = NULL, epoch = epoch + 1 WHERE id = $1 AND epoch =
 -- Commits: an owner's open runs have none, each under a new epoch, which fences the owner out.
 -- Locks: the runs in the order of ids; waits for a commit of the owner that is under way.
 WITH mine AS (
-    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL
+    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL AND epoch > 0
     ORDER BY id FOR NO KEY UPDATE
 )
 UPDATE perdure.run AS run SET owner = NULL, epoch = epoch + 1
@@ -551,7 +557,7 @@ ORDER BY run_id COLLATE "C"
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
-WHERE closed_at_ms IS NULL AND owner = $3 AND id > $1
+WHERE closed_at_ms IS NULL AND epoch > 0 AND owner = $3 AND id > $1
 ORDER BY id LIMIT $2
 
 -- name: select_unowned_runs
@@ -559,13 +565,13 @@ ORDER BY id LIMIT $2
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
-WHERE closed_at_ms IS NULL AND owner IS NULL AND id > $1
+WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NULL AND id > $1
 ORDER BY id LIMIT $2
 
 -- name: select_open_ids
 -- Of all owners: an owner may change between two pages, an id does not. NULL programs are all.
 SELECT id FROM perdure.run
-WHERE closed_at_ms IS NULL AND id > $1 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
+WHERE closed_at_ms IS NULL AND epoch > 0 AND id > $1 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
 ORDER BY id LIMIT $2
 
 -- name: select_runs
@@ -818,15 +824,15 @@ DELETE FROM perdure.host WHERE id = $1
 -- name: count_open_of
 -- How many open runs each of these hosts has, up to a number.
 SELECT host, (SELECT count(*) FROM (
-    SELECT 1 FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.owner = host LIMIT $2
+    SELECT 1 FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND run.owner = host LIMIT $2
 ) AS counted) FROM unnest($1::text[]) AS host
 
 -- name: count_open
-SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner = $1
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner = $1
 
 -- name: count_unowned
 -- A statement of its own, because Postgres uses no index for IS NOT DISTINCT FROM.
-SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NULL
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NULL
 
 -- name: beat
 -- Commits: a host's next heartbeat. Returns its snapshot, or nothing if it has no row.
@@ -835,16 +841,16 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :host_sn
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- grows with each version that is deployed or activated; when a schedule is due next; when a waiting run may begin; the time, by the server's clock if
 -- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT coalesce(json_agg(json_build_array(host.id, host.beat, host.stale_after_ms)), '[]') FROM perdure.host AS host),
 (WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
+    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL
     UNION ALL
     SELECT (SELECT min(run.owner) FROM perdure.run AS run
-            WHERE run.closed_at_ms IS NULL AND run.owner > found.owner)
+            WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND run.owner > found.owner)
     FROM found WHERE owner IS NOT NULL
  )
  SELECT coalesce(json_agg(owner), '[]') FROM found WHERE owner IS NOT NULL),
@@ -856,7 +862,7 @@ SELECT
  )
  SELECT coalesce(json_agg(host), '[]') FROM found WHERE host IS NOT NULL),
 EXISTS (SELECT 1 FROM perdure.run AS run
-        WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.program = ANY ($3::text[])),
+        WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch > 0 AND run.program = ANY ($3::text[])),
 (SELECT m.due_at_ms
  FROM perdure.message AS m
  WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)
@@ -883,6 +889,8 @@ EXISTS (SELECT 1 FROM perdure.message AS m
                LIMIT 1)),
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure.program),
 (SELECT min(look_at_ms) FROM perdure.schedule WHERE look_at_ms <= (SELECT $4::bigint) AND program = ANY ($3::text[])),
+CASE WHEN EXISTS (SELECT 1 FROM perdure.pending WHERE state = 'ready') THEN 0
+     ELSE (SELECT min(ready_at_ms) FROM perdure.pending WHERE state = 'delayed' AND ready_at_ms <= (SELECT $4::bigint)) END,
 (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
 (SELECT value FROM perdure.meta WHERE key = 'schema_version');
 
@@ -892,8 +900,9 @@ EXISTS (SELECT 1 FROM perdure.message AS m
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)
 
 -- name: select_list_columns
--- Columns by which lists find a run.
-SELECT parent, forked_from, error FROM perdure.run WHERE id = $1
+-- Columns by which lists find a run, and whether it waits to be admitted.
+SELECT parent, forked_from, error, slot, EXISTS (SELECT 1 FROM perdure.pending WHERE run_id = $1)
+FROM perdure.run WHERE id = $1
 
 -- name: select_tags
 -- Tags and search keys of a run.

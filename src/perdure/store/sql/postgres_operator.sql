@@ -6,13 +6,13 @@ SELECT count(*) FROM perdure.run
 
 -- name: count_open_runs
 -- The number of open runs.
-SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0
 
 -- name: select_hosts
 -- Every host that has a row, owns open runs or has claimed work.
 WITH owners AS (
     SELECT owner AS id, count(*) AS runs FROM perdure.run
-    WHERE closed_at_ms IS NULL AND owner IS NOT NULL GROUP BY owner
+    WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL GROUP BY owner
 ), claimants AS (
     SELECT host COLLATE "C" AS id, count(*) AS tasks FROM perdure.work WHERE host IS NOT NULL GROUP BY host
 ), everyone AS (
@@ -41,6 +41,17 @@ FROM perdure.work GROUP BY queue ORDER BY queue
 SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
        pg_backend_pid(), (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
        current_setting('max_connections')::integer
+
+-- name: select_decisions
+-- The decisions on acts in the journal of one run, as entries. Reads the whole journal.
+SELECT seq, at_ms, body, prev, sealed, erased FROM perdure.event
+WHERE run_id = $1 AND (body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%')
+ORDER BY seq
+
+-- name: select_acts_set_aside
+-- The acts that one run has taken in without an entry, and why.
+SELECT run_id, guid, kind, due_at_ms, arrival, step, payload, reason FROM perdure.message
+WHERE run_id = $1 AND kind LIKE 'act:%' AND state = 'dead' ORDER BY arrival, guid
 
 -- name: select_listed_run
 -- One run as lists show it. $1: its id.

@@ -35,9 +35,9 @@ SELECT scope, name, program, payload, state, revision FROM perdure.schedule
 WHERE scope = coalesce($1, scope) AND name = coalesce($2, name) ORDER BY scope, name
 
 -- name: select_due_schedules
--- Schedules of these programs that a host must look at now, the most urgent first.
+-- Schedules of these programs that a host must look at now, the most urgent first, after the skipped ones.
 SELECT scope, name, program, payload, state, revision FROM perdure.schedule
-WHERE look_at_ms <= $1 AND program = ANY($2) ORDER BY look_at_ms LIMIT $3
+WHERE look_at_ms <= $1 AND program = ANY($2) ORDER BY look_at_ms, scope, name LIMIT $3 OFFSET $4
 
 -- name: select_ticks
 -- The newest ticks of a schedule, newest first.

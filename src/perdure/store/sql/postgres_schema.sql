@@ -23,6 +23,13 @@
 --   perdure.operation_log  what happened in operations, line by line                 key: operation, number
 --   perdure.schedule   when runs start by themselves                                 key: scope, name
 --   perdure.tick       what became of the ticks of schedules                         key: scope, name, number
+--   perdure.pending    runs that wait to be admitted, and their places in line       key: run
+--   perdure.limit_key  limits, each with one row per scope and key, which admission locks  key: slot
+--   perdure.limit_setting  what operators have set for limits                         key: kind, name
+--   perdure.bus        event buses that some engine was opened with                  key: name
+--   perdure.publication  up to which entry each run is published to a bus          key: bus, run, replay
+--   perdure.dead_letter  events that a bus refused                                   key: bus, run, seq
+--   perdure.retained   what stays of runs that were erased, archived or purged       key: run
 --   perdure.token      who may use the HTTP API                                     key: id
 --   perdure.audit      what was asked over the HTTP API, and by whom                 key: id
 --   perdure.outcome    outcomes of transactions, while a host may ask for them      key: token
@@ -34,8 +41,9 @@
 -- scrub the keys. Any process may add a message, forward one that came for a run that was continued or, until the run
 -- is over, append a chunk. A run's owner publishes its values, and so does the host that has claimed a task of it. The
 -- holder of a task's token may take it off its queue. A host writes its own row; the host that has taken over all that
--- a dead host had removes the dead host's row. Everything that one bundle writes commits in one transaction or not at
--- all; the event and the posting that certify the same fact are therefore never apart.
+-- a dead host had removes the dead host's row. A run's publications are written with the run, and then by the relay that
+-- holds them. Everything that one bundle writes commits in one transaction or not at all; the event and the posting that
+-- certify the same fact are therefore never apart.
 --
 -- Lock order: runs that hand their start keys over and then new runs, both in the order of the keys, then run rows in
 -- the order of their ids, then, in the order of their keys, published values, then work, events, ledger, messages, then
@@ -64,7 +72,7 @@ CREATE TABLE perdure.meta (
 -- version, digest which code the run is pinned to
 -- key             the caller's start key, unique over scope and program; NULL if it gave none
 -- owner           the host that may write the run; NULL if none does, and once the run is over
--- epoch           bumped when the owner changes: a bundle under an older epoch is rejected
+-- epoch           bumped when the owner changes: a bundle under an older epoch is rejected; 0 while the run is pending
 -- seq             number of entries, and so the sequence number of the next
 -- head            hash of the last entry
 -- semaphore       open obligations; the run is over when it reads 0
@@ -78,6 +86,7 @@ CREATE TABLE perdure.meta (
 -- parent          the run that gets its result; NULL if no run does
 -- forked_from     the run of which it is a fork; NULL if of none
 -- error           fingerprint of the error that it failed with; NULL if it has not failed, or the error can't be read
+-- slot            the limit, scope and key that the run counts in while it is open, as JSON; NULL if in none
 CREATE TABLE perdure.run (
     id            text COLLATE "C" NOT NULL PRIMARY KEY,
     scope         text COLLATE "C" NOT NULL,
@@ -98,18 +107,15 @@ CREATE TABLE perdure.run (
     replaced_by   text COLLATE "C",
     parent        text COLLATE "C",
     forked_from   text COLLATE "C",
-    error         text COLLATE "C"
+    error         text COLLATE "C",
+    slot          text COLLATE "C"
 ) WITH (fillfactor = 80);
 
--- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL;
 -- The runs of a chain, the last one last.
 CREATE INDEX run_chain ON perdure.run (chain, id) WHERE chain IS NOT NULL;
 -- One run per start key.
 CREATE UNIQUE INDEX run_key ON perdure.run (scope, program, key)
     WHERE key IS NOT NULL AND replaced_by IS NULL;
--- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL;
 -- Runs of a scope and program, as lists show them.
 CREATE INDEX run_place ON perdure.run (scope, program, id);
 -- Ended runs in the order in which they ended. Its rows are written once, when a run ends.
@@ -122,6 +128,12 @@ CREATE INDEX run_forks ON perdure.run (forked_from, id) WHERE forked_from IS NOT
 CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
+-- Open runs of a host, and unowned runs.
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+-- For which programs there are runs without an owner.
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
+-- Runs that hold slots of limits.
+CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -177,6 +189,10 @@ CREATE INDEX message_order ON perdure.message (left(guid, 34), arrival)
     WHERE state = 'pending' AND (due_at_ms = 0) IS TRUE;
 -- Due messages, in the order in which they are delivered.
 CREATE INDEX message_due ON perdure.message (due_at_ms, arrival) WHERE state = 'pending';
+-- Messages that are not delivered any more, the oldest first. Operators' acts stay as long as their runs: they are the
+-- record of what was decided on runs that are over.
+CREATE INDEX message_aside ON perdure.message (arrival)
+    WHERE state <> 'pending' AND substr(kind, 1, 4) <> 'act:';
 
 -- run_id, step    whose task it is: put twice, it is one row
 -- guid            the message that will carry its result
@@ -473,14 +489,25 @@ SELECT id AS host, beat, stale_after_ms, queues, started_at_ms FROM perdure.host
 CREATE VIEW perdure.perdure_v1_parked_steps AS
 SELECT run_id, step, task, error, since_ms FROM perdure.parked_step;
 
--- Operators' acts that journals record, accepted or rejected.
+-- Operators' acts, accepted or rejected. Those without a `seq` are in no journal: the run had ended, or the act was one
+-- of too many; `at_ms` is when they were sent.
 CREATE VIEW perdure.perdure_v1_decisions AS
 SELECT run_id, seq, at_ms, body::json ->> 'signal_id' AS signal_id, body::json ->> 'signal_type' AS type,
        coalesce(body::json ->> 'by', '') AS actor, coalesce(body::json ->> 'role', '') AS role, body::json ->> 'step' AS step,
        body::json ->> 'type' = 'SignalAccepted' AS is_accepted, coalesce(body::json ->> 'code', '') AS code,
        coalesce(body::json ->> 'reason', '') AS reason
 FROM perdure.event
-WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%';
+WHERE body LIKE '{"type":"SignalAccepted"%' OR body LIKE '{"type":"SignalRejected"%'
+UNION ALL
+SELECT sent.run_id, NULL, sent.arrival, sent.act ->> 'id', substr(sent.kind, 5),
+       coalesce(sent.act ->> 'by', ''), coalesce(sent.act ->> 'role', ''), sent.act ->> 'step',
+       sent.verdict LIKE 'accepted;%',
+       CASE WHEN sent.verdict LIKE 'accepted;%' THEN '' ELSE split_part(sent.verdict, ': ', 1) END,
+       coalesce(sent.act ->> 'reason', '')
+FROM (SELECT run_id, arrival, kind, reason AS verdict,
+             CASE WHEN encode(payload, 'escape') LIKE '{%}' THEN convert_from(payload, 'UTF8') ELSE '{}' END::json AS act
+      FROM perdure.message WHERE kind LIKE 'act:%' AND state = 'dead') AS sent
+WHERE sent.verdict LIKE 'accepted;%' OR strpos(sent.verdict, ': ') > 1;
 -- scope, name     which schedule
 -- program         whose runs it starts
 -- payload         their arguments, as codec bytes
@@ -510,6 +537,53 @@ CREATE TABLE perdure.tick (
     number     bigint NOT NULL,
     body       text NOT NULL,
     PRIMARY KEY (scope, name, number)
+);
+
+-- name            of an event bus that some engine was opened with
+-- programs        JSON list of the programs whose runs it gets; NULL if of all
+-- since_ms        when it was registered: runs that were started before are published from where they were then on
+-- down_since_ms   since when it takes no events, as a host saw last; NULL if it takes them
+-- error           why
+CREATE TABLE perdure.bus (
+    name          text COLLATE "C" NOT NULL PRIMARY KEY,
+    programs      text,
+    since_ms      bigint NOT NULL,
+    down_since_ms bigint,
+    error         text
+);
+
+-- bus, run_id     which run is published to which bus
+-- replay          '' for the run as it goes on; otherwise names a request to publish a part of it again
+-- seq             the next entry to publish: all before it are published, or dead letters
+-- end_seq         where a replay ends; NULL if with the run. The row is deleted when all is published
+-- holder          the relay that publishes it; NULL if none does
+-- lease_until_ms  until when no other relay may take it
+CREATE TABLE perdure.publication (
+    bus            text COLLATE "C" NOT NULL,
+    run_id         text COLLATE "C" NOT NULL,
+    replay         text COLLATE "C" NOT NULL,
+    seq            bigint NOT NULL,
+    end_seq        bigint,
+    holder         text,
+    lease_until_ms bigint NOT NULL,
+    PRIMARY KEY (bus, run_id, replay)
+) WITH (fillfactor = 80);
+
+-- bus, run_id     which bus refused an event of which run
+-- seq             the entry of the event
+-- type            of the event
+-- reason          what the bus said last
+-- tries           how often it was tried
+-- at_ms           when it was given up
+CREATE TABLE perdure.dead_letter (
+    bus    text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    seq    bigint NOT NULL,
+    type   text NOT NULL,
+    reason text NOT NULL,
+    tries  bigint NOT NULL,
+    at_ms  bigint NOT NULL,
+    PRIMARY KEY (bus, run_id, seq)
 );
 
 -- Attempts of tasks and child runs. An attempt without an outcome is 'running' if no later one has started and its run is
@@ -550,6 +624,102 @@ SELECT scope, name, number, (body::json ->> 'instant_ms')::bigint AS at_ms, body
        body::json ->> 'reason' AS reason, (body::json ->> 'count')::bigint AS count, (body::json ->> 'until_ms')::bigint AS until_ms
 FROM perdure.tick;
 
+-- run_id          which run waits; it has no entries, and its row has epoch 0
+-- slot            the limit, scope and key for which it waits, as in its own row; '' if for none
+-- scope, program  those of the run
+-- priority        higher goes first, within a scope
+-- state           'ready' for a slot, 'delayed' until a time, or 'waiting' for approval
+-- ready_at_ms     not admitted before
+-- until_ms        the latest time to which later starts with its key may put it off; NULL if they may not
+CREATE TABLE perdure.pending (
+    run_id      text COLLATE "C" NOT NULL PRIMARY KEY,
+    slot        text COLLATE "C" NOT NULL,
+    scope       text COLLATE "C" NOT NULL,
+    program     text NOT NULL,
+    priority    bigint NOT NULL,
+    state       text NOT NULL,
+    ready_at_ms bigint NOT NULL,
+    until_ms    bigint
+);
+
+-- Runs that are ready, in the order in which each scope has its turn.
+CREATE INDEX pending_line ON perdure.pending (slot, scope, priority DESC, run_id) WHERE state = 'ready';
+-- How many runs wait for a slot.
+CREATE INDEX pending_slot ON perdure.pending (slot, run_id);
+-- Delayed runs in the order in which they become ready.
+CREATE INDEX pending_delayed ON perdure.pending (ready_at_ms, run_id) WHERE state = 'delayed';
+
+-- slot            name of the limit, scope (NULL if it counts all scopes together) and key, as JSON
+-- name            name of the limit
+-- rules           what the code says about the limit, as JSON: those of the newest start
+-- served          the scope whose run was admitted last
+-- arrival_us      when the rate allows the next admission, at an even pace
+CREATE TABLE perdure.limit_key (
+    slot       text COLLATE "C" NOT NULL PRIMARY KEY,
+    name       text NOT NULL,
+    rules      text NOT NULL,
+    served     text NOT NULL,
+    arrival_us bigint NOT NULL
+) WITH (fillfactor = 70);
+
+-- kind, name      what is set: a limit, a queue or a program
+-- body            the operator's values, as JSON: they replace those of the code
+-- at_ms           when it was set
+CREATE TABLE perdure.limit_setting (
+    kind  text COLLATE "C" NOT NULL,
+    name  text COLLATE "C" NOT NULL,
+    body  text NOT NULL,
+    at_ms bigint NOT NULL,
+    PRIMARY KEY (kind, name)
+);
+
+-- Limits. `scope` is NULL if the limit counts all scopes together; `rules` are the code's, `setting` the operator's, as
+-- JSON.
+CREATE VIEW perdure.perdure_v1_limits AS
+SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS key,
+       (SELECT count(*) FROM perdure.run AS run
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS running,
+       (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot) AS waiting,
+       known.rules, coalesce(setting.body, '') AS setting
+FROM perdure.limit_key AS known
+LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name;
+
+-- run_id          a run that was erased, archived or purged
+-- scope, program, status, created_at_ms, closed_at_ms  as its row had them
+-- entries, head   length and last hash of its journal: an archive is verified against them
+-- parent, forked_from, chain  as its row had them
+-- archive         the object that holds it; NULL if it is not archived
+-- receipt         what was erased, as JSON with hashes; NULL if nothing was
+-- purged_at_ms    when it was purged; NULL if it was not
+-- is_unfinished   1 while objects of it, in the archive or among artifacts, are still to be deleted
+CREATE TABLE perdure.retained (
+    run_id        text COLLATE "C" PRIMARY KEY,
+    scope         text NOT NULL,
+    program       text NOT NULL,
+    status        text NOT NULL,
+    created_at_ms bigint NOT NULL,
+    closed_at_ms  bigint NOT NULL,
+    entries       bigint NOT NULL,
+    head          bytea NOT NULL,
+    parent        text COLLATE "C",
+    forked_from   text COLLATE "C",
+    chain         text COLLATE "C",
+    archive       text,
+    receipt       text,
+    purged_at_ms  bigint,
+    is_unfinished bigint NOT NULL DEFAULT 0 CHECK (is_unfinished IN (0, 1))
+);
+
+-- Archived runs in the order in which they ended.
+CREATE INDEX retained_archived ON perdure.retained (status, closed_at_ms, run_id) WHERE archive IS NOT NULL;
+-- Archived child runs.
+CREATE INDEX retained_parent ON perdure.retained (parent) WHERE archive IS NOT NULL AND parent IS NOT NULL;
+-- Archived forks.
+CREATE INDEX retained_forks ON perdure.retained (forked_from) WHERE archive IS NOT NULL AND forked_from IS NOT NULL;
+-- Archived runs of a chain.
+CREATE INDEX retained_chain ON perdure.retained (chain) WHERE archive IS NOT NULL AND chain IS NOT NULL;
+-- Runs with objects that are still to be deleted.
+CREATE INDEX retained_unfinished ON perdure.retained (run_id) WHERE is_unfinished = 1;
 -- id              the public part of a token
 -- hash            SHA-256 of its secret part, which the store never has
 -- label           what it is for

@@ -11,7 +11,7 @@ WHERE run.id = b.column1 AND run.replaced_by IS NULL AND run.closed_at_ms IS NOT
 -- name: create_runs
 -- Commits: new runs. A key that is taken, or an id that exists, inserts nothing: the count of rows shows that.
 INSERT INTO perdure_run (id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
-                         created_at_ms, closed_at_ms, chain, parent, forked_from)
+                         created_at_ms, closed_at_ms, chain, parent, forked_from, slot)
 VALUES :rows
 ON CONFLICT DO NOTHING
 
@@ -109,6 +109,12 @@ UPDATE perdure_work AS work SET held = b.column2 FROM (VALUES :rows) AS b WHERE 
 INSERT INTO perdure_parked_step (run_id, step, task, error, since_ms)
 VALUES :rows
 ON CONFLICT (run_id, step) DO UPDATE SET error = excluded.error, since_ms = excluded.since_ms
+
+-- name: enrol_runs
+-- Commits: new runs are to be published to buses, from their first entry on.
+INSERT INTO perdure_publication (run_id, bus, holder, lease_until_ms, seq, replay)
+VALUES :rows
+ON CONFLICT DO NOTHING
 
 -- name: unpark_steps
 -- Commits: steps no longer wait for an operator.
@@ -215,7 +221,7 @@ WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.colum
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
 WHERE id IN (
     SELECT id FROM perdure_run
-    WHERE owner IS NULL AND closed_at_ms IS NULL
+    WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0
       AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
     ORDER BY id LIMIT :limit
 )
@@ -226,7 +232,7 @@ RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, sem
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
 WHERE id IN (
-    SELECT id FROM perdure_run WHERE owner = :from_owner AND closed_at_ms IS NULL ORDER BY id LIMIT :limit
+    SELECT id FROM perdure_run WHERE owner = :from_owner AND closed_at_ms IS NULL AND epoch > 0 ORDER BY id LIMIT :limit
 )
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
@@ -234,7 +240,7 @@ RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, sem
 -- name: take_run
 -- Commits: ownership of one open run of another owner, or of none, under a new epoch, which fences the old owner out.
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
-WHERE id = :run_id AND owner IS :from_owner AND closed_at_ms IS NULL
+WHERE id = :run_id AND owner IS :from_owner AND closed_at_ms IS NULL AND epoch > 0
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
 
@@ -244,7 +250,7 @@ UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE id = :run_id AND ep
 
 -- name: release_runs
 -- Commits: an owner's open runs have none, each under a new epoch, which fences the owner out.
-UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner AND closed_at_ms IS NULL
+UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner AND closed_at_ms IS NULL AND epoch > 0
 
 -- name: erase_payload
 -- Commits: a digest replaces the payload, so that the chain still verifies.
@@ -314,13 +320,13 @@ ORDER BY run_id
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run
-WHERE closed_at_ms IS NULL AND owner IS :owner AND id > :after
+WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS :owner AND id > :after
 ORDER BY id LIMIT :limit
 
 -- name: select_open_ids
 -- Of all owners: an owner may change between two pages, an id does not. NULL programs are all.
 SELECT id FROM perdure_run
-WHERE closed_at_ms IS NULL AND id > :after
+WHERE closed_at_ms IS NULL AND epoch > 0 AND id > :after
   AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
 ORDER BY id LIMIT :limit
 
@@ -505,11 +511,11 @@ DELETE FROM perdure_host WHERE id = :host
 -- name: count_open_of
 -- How many open runs each of these hosts has, up to a number.
 SELECT value, (SELECT count(*) FROM (
-    SELECT 1 FROM perdure_run WHERE closed_at_ms IS NULL AND owner = value LIMIT :most
+    SELECT 1 FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner = value LIMIT :most
 )) FROM json_each(:owners)
 
 -- name: count_open
-SELECT count(*) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS :owner
+SELECT count(*) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS :owner
 
 -- name: beat
 -- Commits: a host's next heartbeat. Returns its snapshot, or nothing if it has no row.
@@ -518,15 +524,15 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :host_snapsho
 -- name: host_snapshot
 -- What a host needs to know, in one snapshot: all hosts; owners of open runs and claimants of work; whether there are
 -- unowned runs for it; when the next message and the next work are due; whether a signal may match a hook; a number that
--- grows with each version that is deployed or activated; when a schedule is due next; the time, by the server's clock if
+-- grows with each version that is deployed or activated; when a schedule is due next; when a waiting run may begin; the time, by the server's clock if
 -- there is one; the version of the schema. Uses the indexes of `claim_runs`, `select_next_due` and `select_next_work`, and steps from each owner or
 -- claimant to the next, so the cost grows with hosts, not with runs or work.
 SELECT
 (SELECT json_group_array(json_array(id, beat, stale_after_ms)) FROM perdure_host),
 (WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner IS NOT NULL
+    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL
     UNION ALL
-    SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND owner > found.owner)
+    SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner > found.owner)
     FROM found WHERE owner IS NOT NULL
  )
  SELECT CAST(json_group_array(owner) AS BLOB) FROM found WHERE owner IS NOT NULL),
@@ -537,7 +543,7 @@ SELECT
     FROM found WHERE host IS NOT NULL
  )
  SELECT json_group_array(host) FROM found WHERE host IS NOT NULL),
-EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS NULL AND closed_at_ms IS NULL
+EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0
           AND program IN (SELECT value FROM json_each(:programs))),
 (SELECT m.due_at_ms
  FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id
@@ -562,12 +568,15 @@ EXISTS (SELECT 1 FROM perdure_message AS m INDEXED BY perdure_message_due
 (SELECT count(*) + coalesce(sum(activations), 0) FROM perdure_program),
 (SELECT min(look_at_ms) FROM perdure_schedule INDEXED BY perdure_schedule_due
  WHERE look_at_ms <= :until_ms AND program IN (SELECT value FROM json_each(:programs))),
+CASE WHEN EXISTS (SELECT 1 FROM perdure_pending WHERE state = 'ready') THEN 0
+     ELSE (SELECT min(ready_at_ms) FROM perdure_pending WHERE state = 'delayed' AND ready_at_ms <= :until_ms) END,
 NULL,
 (SELECT value FROM perdure_meta WHERE key = 'schema_version')
 
 -- name: select_list_columns
--- Columns by which lists find a run.
-SELECT parent, forked_from, error FROM perdure_run WHERE id = :run_id
+-- Columns by which lists find a run, and whether it waits to be admitted.
+SELECT parent, forked_from, error, slot, EXISTS (SELECT 1 FROM perdure_pending WHERE run_id = :run_id)
+FROM perdure_run WHERE id = :run_id
 
 -- name: select_tags
 -- Tags and search keys of a run.

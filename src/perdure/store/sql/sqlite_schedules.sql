@@ -34,10 +34,10 @@ SELECT scope, name, program, payload, state, revision FROM perdure_schedule
 WHERE scope = coalesce(:scope, scope) AND name = coalesce(:name, name) ORDER BY scope, name
 
 -- name: select_due_schedules
--- Schedules of these programs that a host must look at now, the most urgent first.
+-- Schedules of these programs that a host must look at now, the most urgent first, after the skipped ones.
 SELECT scope, name, program, payload, state, revision FROM perdure_schedule INDEXED BY perdure_schedule_due
 WHERE look_at_ms <= :now_ms AND program IN (SELECT value FROM json_each(:programs))
-ORDER BY look_at_ms LIMIT :limit
+ORDER BY look_at_ms, scope, name LIMIT :limit OFFSET :skipped
 
 -- name: select_ticks
 -- The newest ticks of a schedule, newest first.

@@ -1,4 +1,4 @@
-"""Reads for people who operate a SQLite store."""
+"""What people who operate a SQLite store read and remove."""
 
 import asyncio
 from abc import abstractmethod
@@ -15,6 +15,7 @@ from perdure.store.rows.values import require_storable_values
 from perdure.store.sqlite.connections.locks_held import locked_ms
 from perdure.store.sqlite.connections.opening import retry_while_locked
 from perdure.store.sqlite.reading import books_of
+from perdure.store.sqlite.retention import SqliteRetention
 from perdure.store.statements import statements
 
 T = TypeVar("T")
@@ -22,13 +23,17 @@ _SQL = statements("sqlite_operator")
 
 
 class SqliteOperator(OperatorQueries):
-    """The reads, over the store's reader."""
+    """The reads, over the store's reader; and retention."""
 
     _path: str
 
     @property
     @abstractmethod
     def is_shared(self) -> bool: ...
+
+    @property
+    def retention(self) -> SqliteRetention:
+        return SqliteRetention(self._change_by, self._read)
 
     async def books_of(self, run_id: RunId) -> Books:
         return await self._read(partial(books_of, run_id=run_id))
@@ -44,3 +49,6 @@ class SqliteOperator(OperatorQueries):
 
     @abstractmethod
     async def _read(self, job: Callable[[apsw.Connection], T]) -> T: ...
+
+    @abstractmethod
+    async def _change_by(self, job: Callable[[apsw.Connection], T]) -> T: ...

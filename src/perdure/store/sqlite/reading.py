@@ -13,6 +13,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.ledger import AccountId
 from perdure.core.list_rows import ListRows
 from perdure.core.obligations import Outstanding
+from perdure.store.retention_table import retained_from
 from perdure.store.rows.records import Run, StoredRun
 from perdure.store.rows.runs import (
     ROWS_OF_GRAPHS,
@@ -29,7 +30,7 @@ from perdure.store.rows.runs import (
 from perdure.store.sqlite.connections.damage import DAMAGE
 from perdure.store.statements import statements
 
-_SQL = statements("sqlite") | statements("sqlite_graphs")
+_SQL = statements("sqlite") | statements("sqlite_graphs") | statements("sqlite_retention")
 
 
 def load(connection: apsw.Connection, run_ids: Sequence[RunId]) -> list[tuple[Run, list[Entry]]]:
@@ -86,7 +87,11 @@ def _books_of(connection: apsw.Connection, run_id: RunId) -> Books:
         outstanding = _outstanding(connection, run_id, found)
     held = {AccountId(account): balance for account, balance in balances}
     listed = _list_rows(connection, run_id)
-    return Books(run_id, ending, found, held, outstanding, listed=listed)
+    receipt = None
+    if any(entry.is_redacted for entry in found):
+        kept = _read(connection, "select_retained", ids=json.dumps([run_id]))
+        receipt = retained_from(kept[0]).receipt if kept else None
+    return Books(run_id, ending, found, held, outstanding, listed=listed, receipt=receipt)
 
 
 def list_rows(connection: apsw.Connection, *, run_id: RunId) -> ListRows:

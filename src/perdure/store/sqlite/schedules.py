@@ -67,12 +67,11 @@ class SqliteSchedules:
         ]
 
     async def due(
-        self, programs: Sequence[str], now_ms: int
+        self, programs: Sequence[str], now_ms: int, skipped: int = 0
     ) -> list[StoredSchedule | StoreDamaged]:
         names = msgspec.json.encode(programs).decode()
-        rows = await self._rows(
-            "select_due_schedules", now_ms=now_ms, programs=names, limit=MOST_DUE
-        )
+        bounds = {"limit": MOST_DUE, "skipped": skipped}
+        rows = await self._rows("select_due_schedules", now_ms=now_ms, programs=names, **bounds)
         return [due_from(row) for row in rows]
 
     async def delete(self, scope: str, name: str) -> None:

@@ -46,6 +46,8 @@ from perdure.store.rows.runs import (
 from perdure.store.rows.values import require_storable_values
 from perdure.store.schema import require_known
 from perdure.store.sqlite.access import SqliteAccess
+from perdure.store.sqlite.admission import SqliteAdmission
+from perdure.store.sqlite.buses import SqliteBuses
 from perdure.store.sqlite.connections.damage import (
     integrity_check,
     run_with_typed_damage,
@@ -99,6 +101,7 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
         self.submit = self._committer.submit
         self._closed = False
         self._closing = asyncio.Lock()
+        self.buses = SqliteBuses(self._change_by, self._read)
 
     @classmethod
     async def open(cls, path: str, **how: bool) -> "SqliteStore":
@@ -127,6 +130,10 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
     @property
     def schedules(self) -> SqliteSchedules:
         return SqliteSchedules(self._change_by, self._read)
+
+    @property
+    def admission(self) -> SqliteAdmission:
+        return SqliteAdmission(self._change_by, self._read)
 
     @property
     def access(self) -> SqliteAccess:

@@ -8,7 +8,7 @@ from typing import Final
 from perdure.core.errors import ExpressionProblem, InputError
 from perdure.core.expressions import parse
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import RESERVED, SHADOWED, names_its_result, variables_of
+from perdure.core.graph.fields import PARAMS, RESERVED, SHADOWED, names_its_result, variables_of
 from perdure.core.graph.model import Problem
 from perdure.core.graph.survey import Survey
 from perdure.core.limits import MAX_NAME_LENGTH
@@ -31,12 +31,34 @@ def problems(survey: Survey) -> Iterator[Problem]:
         yield from _text("", "version", graph.version)
     yield from _fields("input", graph.input or {})
     yield from _fields("output", graph.output or {})
+    if graph.params is not None:
+        yield from _fields(PARAMS, graph.params)
+        yield from _parameters(survey, graph.params)
     yield from _node_names(graph.nodes)
     for node in survey.nodes.values():
         yield from _names_in(node)
     for edge in survey.edges:
         if edge.edge.bind is not None:
             yield from _variable(edge.place, "bind", edge.edge.bind)
+
+
+def _parameters(survey: Survey, params: dict[str, m.FieldType]) -> Iterator[Problem]:
+    """Each parameter has a default, and nothing else in the graph has the name `params`."""
+    for name, field in params.items():
+        if field.required:
+            what = f"the parameter {name!r} has no default"
+            yield Problem("", f"{PARAMS}.{name}", what, "add one: {type: int, default: 3}")
+    remedy = "`params` are the graph's parameters: use another name"
+    if PARAMS in (survey.graph.input or {}):
+        yield Problem("", f"input.{PARAMS}", f"{PARAMS!r} can't be a field of the input", remedy)
+    for node in survey.nodes.values():
+        cycle = (f"input.{name}" for name in node.input) if isinstance(node, m.CycleNode) else ()
+        named = [place for place, name in variables_of(node) if name == PARAMS]
+        for place in (*named, *(each for each in cycle if each == f"input.{PARAMS}")):
+            yield Problem(node.name, place, f"{PARAMS!r} can't be set", remedy)
+    for edge in survey.edges:
+        if edge.edge.bind == PARAMS:
+            yield Problem(edge.place, "bind", f"{PARAMS!r} can't be set", remedy)
 
 
 def _text(node: str, field: str, text: str) -> Iterator[Problem]:

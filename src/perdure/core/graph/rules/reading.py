@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from perdure.core.expressions import ExpressionProblem
 from perdure.core.graph import model as m
-from perdure.core.graph.fields import OWN, expressions_of, response_names, variables_of
+from perdure.core.graph.fields import OWN, PARAMS, expressions_of, response_names, variables_of
 from perdure.core.graph.gaps import ANYTHING
+from perdure.core.graph.inference import attributes_of
 from perdure.core.graph.model import Problem
 from perdure.core.graph.scopes import Scopes
 from perdure.core.graph.suggestions import did_you_mean
@@ -32,6 +33,19 @@ def _syntax(survey: Survey, place: str, field: str, text: str) -> Iterator[Probl
     found = survey.parsed(text)
     if isinstance(found, ExpressionProblem):
         yield Problem(place, field, found.what, found.remedy)
+    elif survey.graph.params is not None and PARAMS in found.names:
+        yield from _parameters(survey.graph.params, place, field, text)
+
+
+def _parameters(
+    params: dict[str, m.FieldType], place: str, field: str, text: str
+) -> Iterator[Problem]:
+    """The expression reads `params.name` of declared parameters only."""
+    for name in attributes_of(PARAMS, text):
+        if name not in params:
+            known = f"the parameters are {', '.join(params)}"
+            what = f"there is no parameter {name!r}"
+            yield Problem(place, field, what, did_you_mean(name, params, known))
 
 
 def _node(survey: Survey, scopes: Scopes, node: m.AnyNode) -> Iterator[Problem]:
@@ -98,6 +112,8 @@ def _unknown(
     survey: Survey, place: tuple[str, str], reads: Iterable[str], names: Iterable[str]
 ) -> Iterator[Problem]:
     known = set(names) | _ALWAYS
+    if survey.graph.params is not None:
+        known.add(PARAMS)
     for name in sorted(set(reads) - known):
         if name in OWN:
             remedy = (

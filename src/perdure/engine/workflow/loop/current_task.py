@@ -4,14 +4,30 @@
 by the machine and not by asyncio, so it has the methods of a task that they call, and no outcome to wait for.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop, CancelledError, Future, InvalidStateError
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, NoReturn
 
 from perdure.core.errors import ForeignAwait
 from perdure.engine.workflow.loop.scope_order import is_scopes
+
+
+@contextmanager
+def as_current_task(loop: AbstractEventLoop, task: Any) -> Iterator[None]:
+    """A block whose current task in `loop` is `task`, unless the loop runs another one."""
+    if asyncio.current_task(loop) is not None:
+        yield
+        return
+    asyncio.tasks._enter_task(loop, task)
+    try:
+        yield
+    finally:
+        asyncio.tasks._leave_task(loop, task)
 
 
 class CurrentTask(ABC):

@@ -211,6 +211,10 @@ class TaskFiber(Fiber, Coroutine[Any, Any, Any]):
             machine.current = before
             del error  # as in `_end`
 
+    @property
+    def current_task(self) -> Any:
+        return self if self.task is None else self.task
+
     def close(self) -> None:
         self.close_coroutine()
 
@@ -261,9 +265,12 @@ class TaskFiber(Fiber, Coroutine[Any, Any, Any]):
 
     def abandon_task(self) -> None:
         """Keep asyncio from reporting that the task is destroyed while it is pending."""
-        task, self.task = self.task, None
-        if task is not None:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        if self.task is not None:
+            self.task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    def close_coroutine(self) -> None:
+        super().close_coroutine()
+        self.task = None
 
     # What `inspect.getcoroutinestate` and tracebacks of tasks read.
 

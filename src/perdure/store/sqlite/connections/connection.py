@@ -43,7 +43,8 @@ MAX_WAL_PAGES = 4000
 ENTRY_POINT = "sqlite3_perdure_init"
 
 WIDTHS: Final = {
-    "create_runs": 17,
+    "create_runs": 18,
+    "enrol_runs": 6,
     "advance_runs": 8,
     "publish": 4,
     "publish_by": 6,
@@ -184,6 +185,7 @@ def _published(statement: str) -> Callable[[Group], list[Any]]:
 _TABLES: Final[dict[str, tuple[str, Callable[[Group], list[Any]], bool]]] = {
     "hand_over_keys": ("created", handed_rows, False),
     "create_runs": ("created", created_rows, True),
+    "enrol_runs": ("enrolled", lambda group: group.enrolled, False),
     "advance_runs": ("heads", Group.head_rows, True),
     "publish_again": ("published_again", published_again_rows, False),
     "publish": ("published", _published("publish"), False),

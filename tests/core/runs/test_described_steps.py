@@ -6,7 +6,7 @@ import msgspec
 
 from perdure.core.ids import StepId
 from perdure.core.journal import events as e
-from perdure.core.runs.description import OpenSteps
+from perdure.core.runs.description import DescribedSteps
 
 
 class CountedStep(str):
@@ -33,7 +33,7 @@ class Written(msgspec.Struct):
 def test_a_wait_costs_the_same_after_many_waits() -> None:
     waits = 500
     CountedStep.looked_up = 0
-    steps = OpenSteps([Written(_waits_for(number)) for number in range(waits)])  # type: ignore[misc]
+    steps = DescribedSteps([Written(_waits_for(number)) for number in range(waits)])  # type: ignore[misc]
     assert len(steps.awaited_since) == waits
     assert CountedStep.looked_up <= 10 * waits
 

@@ -1,0 +1,1 @@
+"""`perdure bus` and `perdure dlq`: event buses and what they refused."""

@@ -1,0 +1,1 @@
+"""`perdure limits`: how many runs may be open, and how many wait."""

@@ -1,0 +1,1 @@
+"""`perdure retention` and `perdure store`."""

@@ -1,0 +1,1 @@
+"""Admission: which starts begin at once, which wait, and which are refused."""

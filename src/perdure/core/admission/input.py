@@ -1,0 +1,35 @@
+"""The input of a run that has not begun, as the message to it has it."""
+
+import msgspec
+
+from perdure.core.errors import CorruptJournal
+from perdure.core.ids import Guid, RunId, message_guid
+
+
+class StartInput(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the run begins with, besides its row: its tags, and `payload`, its encoded arguments."""
+
+    tags: dict[str, str] = {}
+    payload: bytes = b""
+
+
+def start_guid(run_id: RunId) -> Guid:
+    return message_guid(run_id, "admission")
+
+
+def pack_input(given: StartInput) -> bytes:
+    """The tags as JSON, a line feed, and the arguments."""
+    return msgspec.json.encode(given.tags) + b"\n" + given.payload
+
+
+def unpack_input(run_id: RunId, packed: bytes | None) -> StartInput:
+    tags, feed, payload = (packed or b"").partition(b"\n")
+    try:
+        if not feed:
+            raise msgspec.DecodeError("it has no line feed")
+        return StartInput(msgspec.json.decode(tags, type=dict[str, str]), payload)
+    except msgspec.DecodeError as error:
+        raise CorruptJournal(
+            f"the input of run {run_id!r}, which has not begun, can't be read: {error}",
+            "cancel the run, or restore its message from a backup",
+        ) from error

@@ -1,0 +1,1 @@
+"""Event buses: where the events of runs are published."""

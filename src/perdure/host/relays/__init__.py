@@ -1,0 +1,1 @@
+"""Publishes the events of runs to event buses."""

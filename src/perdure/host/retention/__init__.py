@@ -1,0 +1,1 @@
+"""Archives, erases and purges runs that are over, by policies and by hand."""
