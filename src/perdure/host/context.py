@@ -114,6 +114,14 @@ class HostContext:
         """Run `work` in the background. The listener hears what it raises."""
         self._background.spawn(work)
 
+    def repeat(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run `work` in the background for as long as the host lives. A host that does only this is quiet."""
+        self._background.repeat(work)
+
+    def end_regular_work(self) -> None:
+        """Cancel what `repeat` runs: the host ends."""
+        self._background.end_regular()
+
     @property
     def tasks(self) -> set[asyncio.Task[Any]]:
         """The background tasks that have not ended."""

@@ -125,6 +125,7 @@ async def test_a_debounced_start_does_not_change_a_run_that_holds_its_key(engine
 async def test_graphs_deployed_by_name_may_wait(engine: Engine) -> None:
     graph = load_graph("""
 graph: termed_graph
+version: "1"
 input: {n: int}
 activities:
   work: {worker: termed_work, input: {n: n}, output: {answer: result}}
@@ -133,7 +134,7 @@ transitions:
   - work -> done
 """)
     await engine.deploy(graph)
-    await engine.activate("termed_graph", "")
+    await engine.activate("termed_graph", "1")
     run = await engine.start_graph("termed_graph", {"n": 4}, approval=True)
     assert await run.status() is RunStatus.PENDING
     await run.approve()
