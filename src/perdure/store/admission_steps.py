@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from perdure.core.admission.deciding import Fate, Standing, Verdict, judge, room, round_robin
 from perdure.core.admission.rules import NO_SLOT, Rules, Setting, in_force
@@ -173,7 +174,7 @@ def _add(
     rows = [_run_row(entrants[number], verdicts[number], owner) for number in made]
     added = {row[0] for row in (yield Ask("add_runs", rows=rows))}
     outcomes: dict[int, Entered] = {}
-    messages, places = [], []
+    messages, places, enrolled = [], [], list[tuple[Any, ...]]()
     for number in made:
         entrant, verdict = entrants[number], verdicts[number]
         run = entrant.run
@@ -187,12 +188,15 @@ def _add(
             continue
         outcomes[number] = Entered(verdict.fate, run.run_id, verdict.retry_ms)
         messages.append(_message_row(entrant.message))
+        enrolled += [(run.run_id, *astuple(each), 0, "") for each in run.enrolments]
         if verdict.fate is not Fate.ADMIT:
             places.append(_pending_row(entrant, verdict, now_ms))
     if messages:
         yield Ask("send", rows=messages)
     if places:
         yield Ask("wait_in_line", rows=places)
+    if enrolled:
+        yield Ask("enrol_runs", rows=enrolled)
     return outcomes
 
 

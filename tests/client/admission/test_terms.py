@@ -8,19 +8,21 @@ import pytest
 
 from perdure import (
     Actor,
+    ContractEvent,
     Denied,
     Engine,
     InputError,
     Roles,
     RunCancelled,
     RunStatus,
+    Subscriber,
     load_graph,
     task,
     workflow,
 )
 from perdure.core.journal import events as e
 from perdure.testing import simulated
-from tests.client.engines import assert_sound, opened
+from tests.client.engines import assert_sound, opened, until
 
 executed: list[int] = []
 
@@ -84,7 +86,6 @@ async def test_a_denied_approval_leaves_the_run_pending(engine_url: str) -> None
         assert (await run.status(), executed) == (RunStatus.PENDING, [])
         await run.approve("checked", by=Actor("ann", "operator"))
         assert await run.result() == 1
-        assert e.SignalRejected in await kinds(run)
         await assert_sound(engine)
 
 
@@ -168,7 +169,7 @@ async def test_bad_terms_are_refused(options: dict[str, Any], what: str) -> None
     async with Engine("sqlite:///:memory:") as engine:
         with pytest.raises(InputError, match=what):
             await engine.start(termed(1), **options)
-        assert (await engine.runs()).runs == ()
+        assert not (await engine.runs()).runs
 
 
 async def test_an_unknown_option_is_refused() -> None:
@@ -176,3 +177,20 @@ async def test_an_unknown_option_is_refused() -> None:
         start: Callable[..., Any] = engine.start
         with pytest.raises(TypeError, match="urgency"):
             await start(termed(1), urgency=1)
+
+
+async def test_runs_that_were_pending_are_published_to_buses_from_their_first_entry(
+    engine_url: str,
+) -> None:
+    seen: list[str] = []
+
+    def take(event: ContractEvent) -> None:
+        seen.append(event.type)
+
+    async with Engine(engine_url, buses=[Subscriber(take, name="pending")]) as engine:
+        run = await engine.start(termed(1), approval=True)
+        await run.approve("checked", by=Actor("ann"))
+        assert await run.result() == 1
+        await until(lambda: "RunCompleted" in seen)
+        await assert_sound(engine)
+    assert seen[:2] == ["RunApproved", "RunStarted"]

@@ -75,6 +75,12 @@ ON CONFLICT (run_id, guid) DO NOTHING
 INSERT INTO perdure_pending (run_id, slot, scope, program, priority, state, ready_at_ms, until_ms)
 VALUES :rows
 
+-- name: enrol_runs
+-- Commits: new runs are to be published to buses, from their first entry on.
+INSERT INTO perdure_publication (run_id, bus, holder, lease_until_ms, seq, replay)
+VALUES :rows
+ON CONFLICT DO NOTHING
+
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
