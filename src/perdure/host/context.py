@@ -101,6 +101,7 @@ class HostContext:
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
+        self._endless = Background(self.fail)
         self.alerts = Alerts(self.spawn)
         self.undecided = CommitsUnderWay()
         self.is_killed = False
@@ -114,13 +115,14 @@ class HostContext:
         """Run `work` in the background. The listener hears what it raises."""
         self._background.spawn(work)
 
-    def repeat(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run `work` in the background for as long as the host lives. A host that does only this is quiet."""
-        self._background.repeat(work)
+    def spawn_endless(self, work: Coroutine[Any, Any, Any]) -> None:
+        """As `spawn`, for work that ends with the host: a quiet host does not wait for it."""
+        self._endless.spawn(work)
 
-    def end_regular_work(self) -> None:
-        """Cancel what `repeat` runs: the host ends."""
-        self._background.end_regular()
+    @property
+    def endless(self) -> set[asyncio.Task[Any]]:
+        """The background tasks that end with the host."""
+        return self._endless.tasks
 
     @property
     def tasks(self) -> set[asyncio.Task[Any]]:

@@ -40,6 +40,7 @@ class Clock:
             await dispatcher.quiesce()
             # The work that ended may have sent messages, which only a poll finds.
             await self._host.poller.look()
+        await self._host.relays.work()
 
     async def advance(self, duration: float | timedelta) -> None:
         """Move the time forward by `duration`, in seconds. What falls due meanwhile happens at its time, in order."""
@@ -82,6 +83,7 @@ class Clock:
         scope = HostScope(dispatcher.host_id, (), tuple(dispatcher.programs.names()), MAX_TIME_MS)
         snapshot = await store.host_snapshot(scope)
         due = [
+            self._host.relays.next_due_ms,
             await store.next_due(dispatcher.host_id),
             await store.next_work(self._queues),
             snapshot.next_tick_ms,

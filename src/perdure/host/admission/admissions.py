@@ -92,13 +92,13 @@ class Admissions:
         if limit is not None:
             args, kwargs = start.workflow.call_arguments(context.codec, start.payload)
             slot, name, rules = limit.slot(start.scope, args, kwargs), limit.name, limit.rules
-        buses = context.enrolments.of(run_id, start.workflow.name, now)
         delay_ms = terms.debounce_ms or terms.delay_ms
         state = DELAYED if delay_ms else READY
         packed = pack_input(StartInput(dict(start.own_tags), start.payload))
         guid = start_guid(run_id)
+        enrolments = context.enrolments.of(run_id, start.workflow.name, now)
         return Entrant(
-            start._replace(slot=slot or None).row(run_id, now, None, buses),
+            start._replace(slot=slot or None).row(run_id, now, None, enrolments),
             Message(run_id, guid, START, NEVER_DUE_MS, now, payload=packed),
             *(slot, name, rules, terms.priority),
             WAITING if terms.needs_approval else state,

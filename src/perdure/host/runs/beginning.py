@@ -25,6 +25,7 @@ from perdure.engine.runs.messages import take_message
 from perdure.engine.runs.warm import WarmRun, rebuild_run
 from perdure.host.context import HostContext
 from perdure.host.runs.batch import RunStart
+from perdure.host.runs.configuring import configure
 from perdure.store.commit.group import stale
 from perdure.store.rows.records import StoredRun
 
@@ -64,7 +65,7 @@ async def begin_admitted(
     requested = RunStart(program, given.payload, run.key, run.scope, tags=given.tags, slot=slot)
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
     machine = new_machine(program, info, context.codec, context.sources, programs)
-    machine.parks_failures = context.settings.on_failure == "park"
+    configure(machine, context.settings)
     warm = WarmRun(machine, run, loaded=loaded)
     ending = _ending_among(messages)
     approval = None if ending else _approval_among(messages)
