@@ -93,7 +93,7 @@ class StopRequest:
         self._requested.set()
 
 
-async def serve(engine: Engine, supervisor: socket.socket) -> None:
+async def serve_queues(engine: Engine, supervisor: socket.socket) -> None:
     """Runs the engine until a request to stop, then drains it."""
     stopping = asyncio.create_task(StopRequest(supervisor).wait())
     opening = asyncio.create_task(engine.open())
@@ -132,7 +132,7 @@ def run_worker(config: WorkerConfig, supervisor: socket.socket) -> int:
         return _fail(error, error.__cause__, config)
     configure(config.log_level, config.log_format)
     try:
-        asyncio.run(serve(engine, supervisor))
+        asyncio.run(serve_queues(engine, supervisor))
     except PerdureError as error:
         return _fail(error, None, config)
     return 0
