@@ -40,6 +40,7 @@ COMMANDS = (
     ("hosts:hosts", "List the hosts, and whether each is alive."),
     ("hosts:queues", "List the queues, their tasks and the hosts that serve them."),
     ("runs.listing:sql", "Read from the store with a query of your own."),
+    ("mcp:mcp", "Let an assistant look at runs and act on them, over the Model Context Protocol."),
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:

@@ -114,11 +114,6 @@ class Engine(RunLists, Schedules, Buses, GraphDeployments):
         return self._hosts
 
     @property
-    def is_open(self) -> bool:
-        """Whether `open` has begun and `close` has not."""
-        return self._host is not None
-
-    @property
     def clock_skew(self) -> float:
         """How many seconds this machine's clock is ahead of the store's clock, which decides timers and leases.
 
@@ -364,16 +359,17 @@ class Engine(RunLists, Schedules, Buses, GraphDeployments):
         *,
         code: int = OK,
         id: str | None = None,  # noqa: A002 - as in Handle.signal
+        scope: str = "",
     ) -> None:
         """Send a signal to a topic and key; returns when it is durable.
 
-        One run receives it: the run that waits for that topic and key, or the first that does so later. Inside a
-        transaction the signal is sent when the transaction commits, or never.
+        One run of the scope receives it: the one that waits for that topic and key, or the first that does so later. In
+        a transaction the signal is sent when the transaction commits, or never.
 
         Two signals with the same `id` are one, as long as no run has received the first, and for the run that has.
         While the first is not received, another value with that `id` is refused with `SignalReused`.
         """
-        await send_to_mailbox(self._require_host().dispatcher, topic, key, value, code, id)
+        await send_to_mailbox(self._require_host().dispatcher, topic, key, value, code, id, scope)
 
     @asynccontextmanager
     async def transaction(self, *, connection: object = None) -> AsyncIterator[Transaction]:

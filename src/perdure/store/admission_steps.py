@@ -29,7 +29,7 @@ from perdure.store.admission_table import (
     StoredSetting,
 )
 from perdure.store.commit.bundle import FIRST_EPOCH
-from perdure.store.rows.records import Run
+from perdure.store.rows.records import Run, enrolled_rows
 from perdure.store.rows.runs import run_from
 
 T = TypeVar("T")
@@ -173,7 +173,7 @@ def _add(
     rows = [_run_row(entrants[number], verdicts[number], owner) for number in made]
     added = {row[0] for row in (yield AskStore("add_runs", rows=rows))}
     outcomes: dict[int, Entered] = {}
-    messages, places = [], []
+    messages, places, enrolled = [], [], []
     for number in made:
         entrant, verdict = entrants[number], verdicts[number]
         run = entrant.run
@@ -187,12 +187,15 @@ def _add(
             continue
         outcomes[number] = Entered(verdict.fate, run.run_id, verdict.retry_ms)
         messages.append(_message_row(entrant.message))
+        enrolled += enrolled_rows(run)
         if verdict.fate is not Fate.ADMIT:
             places.append(_pending_row(entrant, verdict, now_ms))
     if messages:
         yield AskStore("send", rows=messages)
     if places:
         yield AskStore("wait_in_line", rows=places)
+    if enrolled:
+        yield AskStore("enrol_runs", rows=enrolled)
     return outcomes
 
 
