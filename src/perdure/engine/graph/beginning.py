@@ -46,6 +46,7 @@ from perdure.engine.graph.effects import job_effects
 from perdure.engine.graph.ending import interrupt_run
 from perdure.engine.graph.entering import enter_step
 from perdure.engine.graph.labels import posted
+from perdure.engine.graph.receiving import receive_signal
 from perdure.engine.runs.effects import (
     Enqueue,
     PutWork,
@@ -270,7 +271,7 @@ def _ask_signal(
             machine.record.attach(effect)
         _schedule(machine, step, duration)
     machine.signals.expect(step, names)
-    machine.receive(found)
+    receive_signal(machine, found)
 
 
 # At once

@@ -248,7 +248,8 @@ class Dispatcher:
 
     def _submit(self, batch: Batch, on_decided: OnDecided) -> None:
         """Hand a batch to the store; an empty one is settled at once."""
-        if batch.bundle.is_empty:
+        bundle = batch.bundle
+        if not (bundle.appends or bundle.other_fences):
             self.settle(batch)
             on_decided(None)
             return
@@ -480,7 +481,7 @@ class Dispatcher:
         self.context.is_killed = True
         self._rounds.close()
         self.executor.close()
-        for task in self.tasks:
+        for task in self.tasks | self.context.endless:
             task.cancel()
         for run in self.cache:
             self.evict(run)
