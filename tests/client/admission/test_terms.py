@@ -167,7 +167,7 @@ async def test_bad_terms_are_refused(options: dict[str, Any], what: str) -> None
     async with Engine("sqlite:///:memory:") as engine:
         with pytest.raises(InputError, match=what):
             await engine.start(termed(1), **options)
-        assert (await engine.runs()).runs == ()
+        assert not (await engine.runs()).runs
 
 
 async def test_an_unknown_option_is_refused() -> None:
