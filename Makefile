@@ -59,13 +59,21 @@ export PIP_USER := 0
 SOUND := $(shell [ -x $(RUN) ] && [ ! -e $(VENV)/.unfinished ] \
 	&& [ "$$(cat $(VENV)/.python-stamp 2>/dev/null)" = "$$(pwd -P)" ] && echo yes)
 
-.PHONY: help demo venv test test-deep bench measure lint types contracts pytest docs format dist lock clean FORCE
+.PHONY: help demo dashboard dashboard-demo browser venv test test-deep bench measure lint types contracts pytest docs format dist lock clean FORCE
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.runtime-stamp ## a worker is killed with SIGKILL in the middle of a step; its run resumes
-	@$(VENV)/bin/perdure demo
+	@$(VENV)/bin/perdure demo --keep build/demo
+
+dashboard-demo: $(VENV)/.runtime-stamp ## a shop whose runs wait, fail, retry and stream, and the dashboard that shows them
+	@$(VENV)/bin/perdure demo --dashboard
+
+dashboard: ## build the dashboard from its sources, into src/perdure/dashboard/static; needs node 20 and npm
+	$(NPM) ci --prefix dashboard $(NPM_FLAGS)
+	$(NPM) run --prefix dashboard check
+	$(NPM) run --prefix dashboard build
 
 venv: $(VENV)/.dev-stamp ## make or refresh .venv with everything that development needs
 
@@ -81,7 +89,19 @@ types: venv ## mypy, strict
 contracts: venv ## import-linter: layers import downwards only
 	$(VENV)/bin/lint-imports --no-logo
 
-pytest: venv
+# The tests of the dashboard need a browser. Where it can't be installed, they are skipped and say why.
+BROWSERS := chromium chromium-browser google-chrome
+
+browser: ## install Chromium for the tests of the dashboard, where this user may
+	@for name in $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "installing Chromium"; \
+		{ apt-get install -qq -y chromium || { apt-get update -qq && apt-get install -qq -y chromium; }; } \
+			>/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "no Chromium: the tests of the dashboard in a browser are skipped; install the package chromium to run them"
+
+pytest: venv browser
 	$(RUN) -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_FLAGS)
 
 test-deep: venv ## the long tests only: explorers, chaos, differential
@@ -211,7 +231,7 @@ lock: ## write requirements/*.txt again from pyproject.toml and requirements/*.i
 	} \
 	&& cd requirements \
 	&& compile build.in -o build.txt \
-	&& compile ../pyproject.toml --extra cli -c build.txt -o runtime.txt \
+	&& compile ../pyproject.toml --extra cli --extra server -c build.txt -o runtime.txt \
 	&& compile ../pyproject.toml --extra cli --extra server --extra client --group ../pyproject.toml:dev \
 		-c build.txt -c runtime.txt -o dev.txt \
 	&& compile --group ../pyproject.toml:bench -c build.txt -c runtime.txt -o bench.txt \

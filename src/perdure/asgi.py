@@ -1,9 +1,10 @@
-"""The HTTP API as an ASGI application, to be served or mounted. It needs `perdure[server]`."""
+"""The HTTP API and the dashboard as an ASGI application, to be served or mounted. It needs `perdure[server]`."""
 
 from typing import TYPE_CHECKING
 
 from perdure.client.engine import Engine
 from perdure.core.errors import InputError
+from perdure.dashboard.pages import Pages
 
 if TYPE_CHECKING:
     from perdure.api.app import ApiApp
@@ -23,4 +24,4 @@ def app(engine: Engine, *, prefix: str = "") -> "ApiApp":
             f"the HTTP API needs {error.name}, which is not installed",
             "install it: pip install 'perdure[server]'",
         ) from None
-    return ApiApp(engine, prefix)
+    return ApiApp(engine, prefix, Pages())

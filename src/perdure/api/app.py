@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,13 +14,23 @@ from perdure.api.doors.gate import Gate
 from perdure.api.endpoint import Endpoint
 from perdure.api.routes import endpoints
 from perdure.client.engine import Engine
+from perdure.client.served import is_open
+
+
+class StaticPages(Protocol):
+    """Files that are served beside the API."""
+
+    def has(self, scope: Scope) -> bool: ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
 
 class ApiApp:
     """Serves an engine over HTTP. It opens and closes the engine, unless that is open already."""
 
-    def __init__(self, engine: Engine, prefix: str = "") -> None:
+    def __init__(self, engine: Engine, prefix: str = "", pages: StaticPages | None = None) -> None:
         self.engine = engine
+        self._pages = pages
         self._prefix = prefix.rstrip("/")
         self._opened = False
         self.shared: dict[str, Any] = {}
@@ -47,7 +57,10 @@ class ApiApp:
         elif scope["type"] == "http":
             if self._prefix and scope["path"].startswith(f"{self._prefix}/"):
                 scope = {**scope, "root_path": scope.get("root_path", "") + self._prefix}
-            await self._router(scope, receive, send)
+            if self._pages is not None and self._pages.has(scope):
+                await self._pages(scope, receive, send)
+            else:
+                await self._router(scope, receive, send)
         elif scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.close", "code": 1000})
@@ -70,7 +83,7 @@ class ApiApp:
 
     async def open(self) -> None:
         """Open the engine, unless the program around has opened it."""
-        if not self.engine.is_open:
+        if not is_open(self.engine):
             await self.engine.open()
             self._opened = True
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import uvicorn
 
-from perdure.api.app import ApiApp
+from perdure.api.app import ApiApp, StaticPages
 from perdure.api.doors.gate import MAX_HEADER_BYTES
 from perdure.api.doors.origin import is_loopback
 from perdure.client.engine import Engine
@@ -34,7 +34,9 @@ class Server(uvicorn.Server):
         await super().shutdown()
 
 
-async def server_of(engine: Engine, host: str, port: int) -> Server:
+async def server_of(
+    engine: Engine, host: str, port: int, pages: StaticPages | None = None
+) -> Server:
     """A server of an open engine. Refuses an address that others can reach if there is no token to know them by."""
     has_tokens = await host_of_engine(engine).dispatcher.store.access.has_tokens()
     if not has_tokens and not is_loopback(host):
@@ -42,7 +44,7 @@ async def server_of(engine: Engine, host: str, port: int) -> Server:
             f"{host!r} can be reached from other machines, and the store has no tokens",
             "make one with 'perdure token create', or leave --host out",
         )
-    api = ApiApp(engine)
+    api = ApiApp(engine, pages=pages)
     config = uvicorn.Config(
         api,
         host=host,

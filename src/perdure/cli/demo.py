@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from shutil import which
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
@@ -32,23 +33,63 @@ class DemoWorkerFailed(Exception):
     """A worker ended by itself or timed out. The message is the worker's output."""
 
 
-def demo() -> int:
+def demo(*, keep: Path | None = None, dashboard: bool = False, port: int = 8377) -> int:
     """Kill a worker in the middle of a step and watch its run resume.
 
     Takes about eight seconds and leaves nothing behind.
+
+    Parameters
+    ----------
+    keep
+        A folder in which the store stays, in place of that of an earlier demo.
+    dashboard
+        Instead open a shop in which runs start all the time, and the dashboard that shows them, until Ctrl-C.
+    port
+        The port of the dashboard; 0 chooses a free one.
     """
     console = Console(highlight=False)
     console = Console(highlight=False, width=min(console.width, WIDEST))
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
-    with TemporaryDirectory(prefix="perdure-demo-") as folder:
+    with TemporaryDirectory(prefix="perdure-demo-") as temporary:
+        folder = Path(temporary) if keep is None else _emptied(keep)
+        if dashboard:
+            return _open_shop(folder, port, console)
         try:
-            return asyncio.run(_run_demo(Screen(console), Path(folder)))
+            code = asyncio.run(_run_demo(Screen(console), folder))
+            _say_how_to_look(console, keep)
+            return code
         except asyncio.CancelledError:
             return TERMINATED
         except DemoWorkerFailed as failure:
             console.print(f"the demo's worker failed:\n{failure}", style="bold red", markup=False)
             return 1
+
+
+def _emptied(folder: Path) -> Path:
+    """The folder, without what an earlier demo left there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    database = demo_worker.DATABASE
+    for name in (database, f"{database}-wal", f"{database}-shm", demo_worker.EFFECTS, _LOG):
+        (folder / name).unlink(missing_ok=True)
+    return folder
+
+
+def _say_how_to_look(console: Console, kept: Path | None) -> None:
+    said = "perdure demo --keep FOLDER keeps the store, to see its run in the dashboard"
+    if kept is not None:
+        # As it was called: a checkout has the command in its own environment.
+        called = "perdure" if which("perdure") == sys.argv[0] else sys.argv[0]
+        url = f"sqlite:///{kept / demo_worker.DATABASE}"
+        said = f"See its run in the dashboard: {called} serve --store {url}"
+    console.print(f"\n  {said}", soft_wrap=True)
+
+
+def _open_shop(folder: Path, port: int, console: Console) -> int:
+    from perdure.cli.demo_dashboard import dashboard_demo  # noqa: PLC0415 - needs Starlette
+
+    asyncio.run(dashboard_demo(folder, port, console))
+    return 0
 
 
 async def _run_demo(screen: Screen, folder: Path) -> int:

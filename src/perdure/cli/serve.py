@@ -1,4 +1,4 @@
-"""`perdure serve`: the HTTP API of a store, or of an engine that also executes runs."""
+"""`perdure serve`: the HTTP API and the dashboard of a store, or of an engine that also executes runs."""
 
 import asyncio
 from typing import Annotated
@@ -10,6 +10,7 @@ from perdure.cli.output import console
 from perdure.cli.store_setting import StoreOption, existing_store, store_url
 from perdure.cli.user_code import load_engine
 from perdure.client.served import engine_to_serve
+from perdure.dashboard.pages import Pages
 
 TargetArgument = Annotated[
     str | None,
@@ -28,7 +29,7 @@ def serve(
     executes: bool = False,
     store: StoreOption = None,
 ) -> int:
-    """Serve the HTTP API until Ctrl-C.
+    """Serve the dashboard and the HTTP API until Ctrl-C.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ def serve(
 
     async def run() -> None:
         async with await _engine(target, store, executes=executes) as engine:
-            server = await server_of(engine, host, port)
+            server = await server_of(engine, host, port, Pages())
             serving = asyncio.create_task(server.serve())
             shown = asyncio.create_task(listening_port(server))
             await asyncio.wait((serving, shown), return_when=asyncio.FIRST_COMPLETED)

@@ -18,6 +18,7 @@ from perdure.host.context import HostContext
 from perdure.host.logs import run_log
 from perdure.host.runs.batch import Batch, RunStart, start_of
 from perdure.host.runs.cache import RunCache
+from perdure.host.runs.configuring import configure
 from perdure.host.tasks.executor import Executor
 from perdure.host.tasks.slots import WaitingSteps
 from perdure.host.watchers import RunEnding
@@ -54,7 +55,7 @@ class Staging:
         key = event.idempotency_key
         info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
         machine = new_machine(workflow, info, self._codec, self._sources, self._programs)
-        machine.parks_failures = self._context.settings.on_failure == "park"
+        configure(machine, self._context.settings)
         machine.feed(event)
         for fact in start.heritage.inherited:
             machine.feed(fact)

@@ -310,15 +310,21 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         self.blamed = self._grown(self.blamed, (fence.run_id, fingerprint))
 
     def tag(
-        self, fence: Fence, name: str, value: str, since_ms: int, before: str | None = None
+        self,
+        fence: Fence,
+        name: str,
+        value: str,
+        since_ms: int,
+        before: str | None = None,
+        scope: str = "",
     ) -> None:
         """Commits: the run's tag has this value, and no longer the value `before`, if the run had the tag.
 
-        A tag is a search key of the run.
+        A tag is a search key of the run, in its scope.
         """
         if before is not None:
-            self._indexed(fence).drop_key(ROOT.step, mailbox_of(name, before))
-        self.hook(fence, ROOT.step, mailbox_of(name, value), KEY, name, value, since_ms)
+            self._indexed(fence).drop_key(ROOT.step, mailbox_of(name, before, scope))
+        self.hook(fence, ROOT.step, mailbox_of(name, value, scope), KEY, name, value, since_ms)
 
     def track(self, fence: Fence, step: StepId, required: int, resolved: int) -> None:
         """Commits: `resolved` more of the `required` predecessors of a node are resolved.

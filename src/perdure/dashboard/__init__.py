@@ -1,0 +1,1 @@
+"""The dashboard: its built files, and the application that serves them. `dashboard/` has the sources."""
