@@ -14,6 +14,7 @@ from perdure.api.doors.gate import Gate
 from perdure.api.endpoint import Endpoint
 from perdure.api.routes import endpoints
 from perdure.client.engine import Engine
+from perdure.client.served import is_open
 
 
 class StaticPages(Protocol):
@@ -82,7 +83,7 @@ class ApiApp:
 
     async def open(self) -> None:
         """Open the engine, unless the program around has opened it."""
-        if not self.engine.is_open:
+        if not is_open(self.engine):
             await self.engine.open()
             self._opened = True
 

@@ -22,6 +22,11 @@ def host_of_engine(engine: Engine) -> Host:
     return engine._require_host()
 
 
+def is_open(engine: Engine) -> bool:
+    """Whether `open` has begun and `close` has not."""
+    return engine._host is not None
+
+
 def engine_to_serve(engine: Engine, url: str | None = None, *, executes: bool) -> Engine:
     """A closed engine like this one, on another store if one is named. Without `executes` it only reads and sends."""
     other = engine.replace(queues=None if executes else ())

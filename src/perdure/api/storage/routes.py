@@ -121,7 +121,7 @@ STORAGE: tuple[Endpoint, ...] = (
         permission=Permission.ADMINISTER,
         store_wide=True,
         body=operating.SqlQuery,
-        example={"query": "SELECT status, count(*) FROM perdure_v1_runs GROUP BY status"},
+        example={"query": "select status, count(*) from perdure_v1_runs group by status"},
         reply=SqlRows,
         command="perdure sql QUERY",
     ),

@@ -10,7 +10,7 @@ import asyncio
 from perdure.authoring import concurrency, verbs
 from perdure.authoring.graphs.compiler.calls import resolve_call
 from perdure.authoring.graphs.compiler.durations import seconds
-from perdure.authoring.graphs.compiler.evaluation_order import parts_of, with_parts
+from perdure.authoring.graphs.compiler.evaluation_order import parts_of, with_values
 from perdure.authoring.graphs.compiler.gathering import compile_gather
 from perdure.authoring.graphs.compiler.unit import Unit, is_stable
 from perdure.authoring.signal import Signal
@@ -34,7 +34,7 @@ def compile_awaits(unit: Unit, node: ast.expr) -> ast.expr:
         return compile_await(unit, node, None)
     if _refuse_conditional(unit, node):
         return unit.unknown(node)
-    return with_parts(node, compile_awaits_in_order(unit, parts_of(node)))
+    return with_values(node, compile_awaits_in_order(unit, parts_of(node)))
 
 
 def compile_awaits_in_order(unit: Unit, nodes: list[ast.expr]) -> list[ast.expr]:
