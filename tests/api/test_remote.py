@@ -56,9 +56,9 @@ async def test_a_run_is_started_answered_and_read_over_http(remote: RemoteEngine
     followed = [event async for event in run.follow(2)]
     assert followed == events[2:]
     assert (await run.view()).is_over
-    listed = await remote.runs(**{"tag.kind": "test"})
+    listed = await remote.runs({"tag.kind": "test"})
     assert [each.run_id for each in listed.runs] == [run.run_id]
-    assert (await remote.count(status="completed")).runs == 1
+    assert (await remote.count({"status": "completed"})).runs == 1
     with pytest.raises(KeyReused) as reused:
         await remote.start(programs.decide(programs.Item("hat", 1)), key="hat")
     assert reused.value.run_id == run.run_id

@@ -146,7 +146,7 @@ def test_a_payload_of_5_megabytes_is_loaded_on_demand(
     report(record_property, "opening 500 more rows of a payload of 5 MB", longest(page))
 
 
-def test_a_run_goes_on_after_its_worker_was_killed(tmp_path: Path, open_page: OpenPage) -> None:
+def test_a_run_continues_after_its_worker_was_killed(tmp_path: Path, open_page: OpenPage) -> None:
     first, served = serve(tmp_path, "--executes")
     run = served.start("steady", turns=40)
     watcher, watching = serve(tmp_path, url=served.url)
@@ -159,6 +159,7 @@ def test_a_run_goes_on_after_its_worker_was_killed(tmp_path: Path, open_page: Op
         expect(page.locator("header .state.big")).to_have_text("completed", timeout=120_000)
         expect(page.locator(".steps .bar")).to_contain_text("40 steps")
         assert watching.findings() == []
+        page.close()
     finally:
         for process in (first, watcher, second):
             if process is not None:

@@ -1,4 +1,4 @@
-"""Types the sessions of the page about the command line, and compares what they print."""
+"""Types the sessions of the pages about the command line and the dashboard, and compares what they print."""
 
 import os
 import re
@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.markdown import ROOT
 
-PAGE = ROOT / "docs" / "how-to" / "command-line.md"
+PAGES = ("command-line.md", "dashboard.md")
 PART = re.compile(r'^```(\w+)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 MARK = "== next command =="
 
@@ -24,8 +26,10 @@ VARYING = (
 """What differs from run to run, and what stands for it."""
 
 
-def test_sessions_print_what_the_page_shows(tmp_path: Path) -> None:
-    for language, title, body in PART.findall(PAGE.read_text()):
+@pytest.mark.parametrize("page", PAGES)
+def test_sessions_print_what_the_page_shows(page: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "how-to" / page).read_text()
+    for language, title, body in PART.findall(text):
         if title:
             (tmp_path / title).write_text(body)
         elif language == "console":

@@ -75,22 +75,25 @@ export class RunList {
       const page = await get<RunsPage>("/v1/runs", { ...this.query, limit: PAGE });
       if (this.stopped) return;
       this.error = undefined;
-      const fresh = new Map(page.runs.map((run) => [run.run_id, run]));
-      const before = new Map(this.rows.map((run) => [run.run_id, run]));
       const last = page.runs.at(-1)?.run_id;
       const end = last === undefined ? -1 : this.rows.findIndex((run) => run.run_id === last);
-      // What lay within the newest page and is not in it any more does not match any more.
-      const rest = end >= 0 ? this.rows.slice(end + 1) : page.cursor === null ? [] : this.rows;
-      const rows = [...page.runs, ...rest.filter((run) => !fresh.has(run.run_id))];
-      const changed = new Set(rows.filter((run) => fresh.has(run.run_id) && before.size > 0 && before.get(run.run_id)?.status !== run.status).map((run) => run.run_id));
-      if (end < 0 && page.cursor !== null && this.rows.length > 0 && last !== undefined && !before.has(last)) {
+      if (end < 0 && page.cursor !== null && this.rows.length > 0) {
         // More new runs than one page holds: the list begins anew.
         this.rows = page.runs;
         this.cursor = page.cursor;
         this.isComplete = false;
-      } else if (changed.size || rows.length !== this.rows.length || rows.some((run, index) => run.entries !== this.rows[index].entries || run.run_id !== this.rows[index].run_id || run.owner !== this.rows[index].owner)) {
-        this.rows = rows;
-        if (this.rows.length <= page.runs.length) {
+        this.changed = new Set();
+        return;
+      }
+      // What lay within the newest page and is not in it any more does not match any more.
+      const head = end >= 0 ? this.rows.slice(0, end + 1) : this.rows;
+      const before = new Map(head.map((run) => [run.run_id, run]));
+      const changed = new Set(page.runs.filter((run) => before.size > 0 && before.get(run.run_id)?.status !== run.status).map((run) => run.run_id));
+      const differs = head.length !== page.runs.length || page.runs.some((run, index) => run.run_id !== head[index].run_id || run.entries !== head[index].entries || run.owner !== head[index].owner || run.status !== head[index].status);
+      if (differs) {
+        const rest = end >= 0 ? this.rows.slice(end + 1) : [];
+        this.rows = [...page.runs, ...rest];
+        if (!rest.length) {
           this.cursor = page.cursor;
           this.isComplete = page.cursor === null;
         }

@@ -43,7 +43,7 @@ def demo(*, keep: Path | None = None, dashboard: bool = False, port: int = 8377)
     keep
         A folder in which the store stays, in place of that of an earlier demo.
     dashboard
-        Instead open a shop whose runs go on all the time, and the dashboard that shows them, until Ctrl-C.
+        Instead open a shop in which runs start all the time, and the dashboard that shows them, until Ctrl-C.
     port
         The port of the dashboard; 0 chooses a free one.
     """

@@ -1,4 +1,4 @@
-"""`perdure demo --dashboard`: a shop whose runs go on all the time, and the dashboard that shows them."""
+"""`perdure demo --dashboard`: a shop in which runs start all the time, and the dashboard that shows them."""
 
 import asyncio
 import importlib.util
@@ -77,7 +77,7 @@ async def start_runs(engine: Engine, shop: ModuleType, most: int | None = None) 
     claim, number = shop.claim_program(), 0
     while most is None or number < most:
         number += 1
-        with suppress(PerdureError):  # a demo goes on
+        with suppress(PerdureError):  # the next start may succeed
             run = await _start(engine, number, shop, claim)
             await _operate(number, run)
         if number > FIRST and (most is None or number < most):
@@ -110,7 +110,7 @@ async def _start(engine: Engine, number: int, shop: Any, claim: Any) -> Handle[A
 
 
 async def _operate(number: int, run: Handle[Any]) -> None:
-    """Now and then somebody pauses or cancels a run."""
+    """Pause or cancel a run, now and then."""
     if number % 23 == 5:
         await run.pause("the customer called")
     elif number % 17 == 7:

@@ -107,14 +107,24 @@ class RemoteEngine:
         """A handle of a run."""
         return RemoteHandle(self._transport, parse_run_id(run_id))
 
-    async def runs(self, *, after: str | None = None, limit: int = 100, **filters: str) -> Page:
-        """A page of runs, newest first. The filters are the parameters of `/v1/runs`."""
-        query = {**filters, "limit": str(limit), **({} if after is None else {"after": after})}
+    async def runs(
+        self,
+        filters: Mapping[str, str] | None = None,
+        *,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page:
+        """A page of runs, newest first. The filters are parameters of `/v1/runs`, such as {"status": "failed"}."""
+        query = {
+            **(filters or {}),
+            "limit": str(limit),
+            **({} if after is None else {"after": after}),
+        }
         return await self._transport.read("/v1/runs", Page, query)
 
-    async def count(self, **filters: str) -> RunCount:
+    async def count(self, filters: Mapping[str, str] | None = None) -> RunCount:
         """How many runs a list has."""
-        return await self._transport.read("/v1/runs/count", RunCount, filters)
+        return await self._transport.read("/v1/runs/count", RunCount, filters or {})
 
     async def send(
         self,

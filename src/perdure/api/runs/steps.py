@@ -14,6 +14,7 @@ from perdure.core.errors import UnknownStep
 from perdure.core.ids import RunId, StepId
 from perdure.core.journal.entry import Entry
 from perdure.core.journal.events import ArtifactRef
+from perdure.core.large_payloads import value_bytes
 from perdure.core.ledger import layout_of, spell_balance, step_account
 from perdure.core.replay.identity import idempotency_text
 from perdure.core.runs.snapshot import ApplicationError, StepStatus
@@ -230,9 +231,9 @@ async def show_step(exchange: Exchange) -> StepDetail:
         **_fields(record, now_ms),
         input=_value(exchange, given, limit),
         output=_value(exchange, taken, limit) if is_ok else msgspec.UNSET,
-        input_bytes=len(given or b""),
-        output_bytes=len(taken or b"") if is_ok else 0,
-        is_cut=len(given or b"") > limit or (is_ok and len(taken or b"") > limit),
+        input_bytes=value_bytes(given or b""),
+        output_bytes=value_bytes(taken or b"") if is_ok else 0,
+        is_cut=value_bytes(given or b"") > limit or (is_ok and value_bytes(taken or b"") > limit),
         is_erased=any(
             entry.erased is not None and entry.sealed is None for entry in entries.values()
         ),
@@ -284,7 +285,7 @@ def _value(exchange: Exchange, payload: bytes | None, limit: int) -> Any:
     """The decoded value; nothing if it is too large."""
     if payload is None:
         return None
-    if len(payload) > limit:
+    if value_bytes(payload) > limit:
         return msgspec.UNSET
     return exchange.codec.decode(payload, object)
 
