@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -51,6 +52,12 @@ class Answers:
         self._shared = shared
 
     async def answer(self, request: Request) -> Response:
+        response = await self._answer(request)
+        answered: Counter[int] = self._shared.setdefault("answered", Counter())
+        answered[response.status_code // 100] += 1
+        return response
+
+    async def _answer(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         endpoint = self._by_method.get(method)
         if endpoint is None:
