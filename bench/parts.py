@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bench.active_part import measure_active
+from bench.admission_part import measure_admission
 from bench.cells import count as _count
 from bench.cells import ms as _ms
 from bench.cells import ratio as _ratio
@@ -363,6 +364,7 @@ PARTS: dict[str, Part] = {
     "hops": measure_hops,
     "queued": measure_queued,
     "lists": measure_lists,
+    "admission": measure_admission,
     "memory": measure_memory,
     "sleepers": measure_sleepers,
 }

@@ -18,6 +18,9 @@ from tests.postgres_server import PostgresServer
 PATIENCE_S = 100
 
 PROGRAMS = {
+    "admission-starts": ["-m", "bench.admission", "URL", "starts", "5"],
+    "admission-overload": ["-m", "bench.admission", "URL", "overload", "50"],
+    "admission-dequeue": ["-m", "bench.admission", "URL", "dequeue", "100"],
     "active": ["-m", "bench.active", "URL", "5", "3"],
     "chain-chain": ["-m", "bench.chain", "URL", "chain", "5", "3"],
     "chain-single": ["-m", "bench.chain", "URL", "single", "5", "1"],

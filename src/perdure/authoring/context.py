@@ -32,7 +32,8 @@ ArtifactData: TypeAlias = bytes | str | PathLike[str]
 class Info(msgspec.Struct, frozen=True, gc=False):
     """Which run is executing. In a task, `step` and `attempt` are those of the task; `logical_attempt` is 2 once an
     operator has retried the step, and so on. `trace` is the trace context that the run belongs to, in the form of W3C
-    Trace Context; `None` unless the run is traced."""
+    Trace Context; `None` unless the run is traced. `continue_suggested`: the journal of the workflow has become long,
+    and it should call `perdure.continue_as_new` soon."""
 
     run_id: RunId
     program: str
@@ -42,6 +43,7 @@ class Info(msgspec.Struct, frozen=True, gc=False):
     attempt: int = 1
     logical_attempt: int = 1
     trace: str | None = None
+    continue_suggested: bool = False
 
 
 class Promise(Protocol):
@@ -89,6 +91,10 @@ class WorkflowContext(Protocol):
 
     @property
     def info(self) -> Info: ...
+
+    def current_info(self) -> Info:
+        """`info`, with what may change while the workflow executes."""
+        ...
 
     @property
     def home(self) -> str:

@@ -107,7 +107,9 @@ def tag(**tags: TagValue) -> None:
 
 def info() -> Info:
     """The current run; in a task, also its step and attempt."""
-    context = WORKFLOW.get() or TASK.get()
+    if (running := WORKFLOW.get()) is not None:
+        return running.current_info()
+    context = TASK.get()
     if context is None:
         raise OutsideRun("perdure.info is called outside a run", "call it in a workflow or a task")
     return context.info

@@ -40,6 +40,7 @@ COMMANDS = (
     ("hosts:hosts", "List the hosts, and whether each is alive."),
     ("hosts:queues", "List the queues, their tasks and the hosts that serve them."),
     ("runs.listing:sql", "Read from the store with a query of your own."),
+    ("mcp:mcp", "Let an assistant look at runs and act on them, over the Model Context Protocol."),
     ("doctor:doctor", "Check this installation, and the store if one is named."),
 )  # fmt: skip
 for _where, _help in COMMANDS:
@@ -81,7 +82,7 @@ GROUPS = (
             ("diff", "forking:diff", "Compare two runs step by step."),
             ("export", "exporting:export", "Write a run to a file, to replay it elsewhere."),
             ("archive", "leaving:archive", "Move runs that are over to the archive."),
-            ("erase", "leaving:erase", "Erase the data of runs that are over, with receipts."),
+            ("erase", "leaving:erase_command", "Erase the data of runs that are over, with receipts."),
             ("purge", "leaving:purge", "Remove runs that are over from the store and the archive."),
             ("trace", "tracing:trace", "Print the spans of a run and its attempts as OTLP JSON."),
         ),
@@ -123,9 +124,9 @@ GROUPS = (
         "buses.bus",
         (
             ("list", "list_buses", "List the event buses of a store, and how far each is behind."),
-            ("show", "show", "Show an event bus, and why it takes no events."),
-            ("replay", "replay", "Publish events to one bus once more."),
-            ("remove", "remove", "Forget a bus that no engine has any more."),
+            ("show", "show_bus", "Show an event bus, and why it takes no events."),
+            ("replay", "replay_bus", "Publish events to one bus once more."),
+            ("remove", "remove_bus", "Forget a bus that no engine has any more."),
         ),
     ),
     (
@@ -134,8 +135,8 @@ GROUPS = (
         "buses.letters",
         (
             ("list", "list_letters", "List dead letters."),
-            ("show", "show", "Show a dead letter."),
-            ("replay", "replay", "Publish dead letters again."),
+            ("show", "show_letter", "Show a dead letter."),
+            ("replay", "replay_letters", "Publish dead letters again."),
             ("drop", "drop", "Delete dead letters."),
         ),
     ),
@@ -145,7 +146,7 @@ GROUPS = (
         "limits.commands",
         (
             ("list", "list_limits", "List limits, the runs that hold them, and those that wait."),
-            ("show", "show", "Show a limit in each scope and for each key."),
+            ("show", "show_limit", "Show a limit in each scope and for each key."),
             ("set", "set_", "Replace numbers of a limit until they are reset."),
             ("reset", "reset", "Let the numbers of the code hold again."),
         ),

@@ -1,5 +1,6 @@
 """Deployed graphs: immutable versions in a store, one of which may be active for new runs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
@@ -21,6 +22,9 @@ from perdure.core.graph.canonical import canonical
 from perdure.core.graph.checking import invalid, problems_of
 from perdure.core.graph.expansion import expand
 from perdure.core.graph.model import Graph
+from perdure.host.host import Host
+from perdure.host.runs.dispatcher import Dispatcher
+from perdure.host.transactions.joining import current
 from perdure.store.graph_tables import require_version
 from perdure.store.rows.records import DeployedProgram, NewProgram, StoredProgram
 from perdure.store.store import Store
@@ -199,3 +203,42 @@ def version_to_start(name: str, version: str | None, deployed: Sequence[Deployed
 
 def _listed(deployed: Sequence[DeployedProgram]) -> str:
     return ", ".join(repr(each.version) for each in deployed)
+
+
+class GraphDeployments(ABC):
+    """The methods of `Engine` that deploy graphs."""
+
+    async def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
+        """Deploy a version of a graph, so that every engine on this store can run it. `activate` makes it active.
+
+        Raises `GraphInvalid` with all problems of the graph. A version never changes: deploying the same graph again
+        changes nothing, and another graph under the same name and version raises `VersionExists`.
+        """
+        dispatcher = self._require_no_transaction("deployed")
+        (deployed,) = await deploy_graphs(dispatcher.store, [graph], dispatcher.sources.now_ms())
+        await dispatcher.catalogue.refresh()
+        self._require_host().versions_changed()
+        return deployed
+
+    async def activate(self, name: str, version: str) -> GraphVersion:
+        """Make this version of a graph the one for new runs. Runs that have started keep their version."""
+        dispatcher = self._require_no_transaction("activated")
+        activated = await activate_graph(dispatcher.store, name, version)
+        await dispatcher.catalogue.refresh()
+        self._require_host().versions_changed()
+        return activated
+
+    def _require_no_transaction(self, what: str) -> Dispatcher:
+        dispatcher = self._require_host().dispatcher
+        if current(dispatcher) is not None:
+            raise InputError(
+                f"a graph can't be {what} inside a transaction", "do it before or after"
+            )
+        return dispatcher
+
+    async def graphs(self) -> list[GraphVersion]:
+        """All versions of all deployed graphs, with their states."""
+        return await graph_versions(self._require_host().dispatcher.store)
+
+    @abstractmethod
+    def _require_host(self) -> Host: ...

@@ -9,7 +9,6 @@ from typing import Any, Self, TypeVar, Unpack
 
 from perdure.authoring.call import Call, discard
 from perdure.authoring.definition import require_name
-from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.registry import check_annotations
 from perdure.authoring.response import OK
@@ -20,13 +19,7 @@ from perdure.client.admission_terms import StartTerms
 from perdure.client.artifacts import EngineArtifacts
 from perdure.client.buses import Buses
 from perdure.client.caller_checks import require_no_workflow, require_own_loop
-from perdure.client.deployments import (
-    GraphVersion,
-    activate_graph,
-    deploy_graphs,
-    graph_versions,
-    version_to_start,
-)
+from perdure.client.deployments import GraphDeployments, version_to_start
 from perdure.client.engine_arguments import (
     require_engine_settings,
     require_hosts,
@@ -55,7 +48,6 @@ from perdure.client.start_keys import IfEnded, key_holder, require_if_ended, req
 from perdure.client.starts import prepare_start, start_all, start_one
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.errors import EngineClosed, InputError
-from perdure.core.graph.model import Graph
 from perdure.core.ids import parse_run_id
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.transactions import Transaction
@@ -65,7 +57,6 @@ from perdure.host.clock import HostSources
 from perdure.host.cluster.identity import new_host, retire
 from perdure.host.front_end import FrontEnd
 from perdure.host.host import Host
-from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.runs.memory import WarmMemory
 from perdure.host.services import reading_codec
 from perdure.host.settings import Settings
@@ -77,7 +68,7 @@ from perdure.store.store import Store
 R = TypeVar("R")
 
 
-class Engine(RunLists, Schedules, Buses):
+class Engine(RunLists, Schedules, Buses, GraphDeployments):
     """Runs workflows on a store: `async with Engine("sqlite:///orders.db") as engine:`.
 
     When it opens, its host takes over the runs of dead hosts on this store. `queues` names the queues whose tasks it
@@ -368,16 +359,17 @@ class Engine(RunLists, Schedules, Buses):
         *,
         code: int = OK,
         id: str | None = None,  # noqa: A002 - as in Handle.signal
+        scope: str = "",
     ) -> None:
         """Send a signal to a topic and key; returns when it is durable.
 
-        One run receives it: the run that waits for that topic and key, or the first that does so later. Inside a
-        transaction the signal is sent when the transaction commits, or never.
+        One run of the scope receives it: the one that waits for that topic and key, or the first that does so later. In
+        a transaction the signal is sent when the transaction commits, or never.
 
         Two signals with the same `id` are one, as long as no run has received the first, and for the run that has.
         While the first is not received, another value with that `id` is refused with `SignalReused`.
         """
-        await send_to_mailbox(self._require_host().dispatcher, topic, key, value, code, id)
+        await send_to_mailbox(self._require_host().dispatcher, topic, key, value, code, id, scope)
 
     @asynccontextmanager
     async def transaction(self, *, connection: object = None) -> AsyncIterator[Transaction]:
@@ -398,38 +390,6 @@ class Engine(RunLists, Schedules, Buses):
         async with transactions.begin() as transaction:
             yield transaction.statements
             await transaction.commit()
-
-    async def deploy(self, graph: GraphProgram[..., Any] | Graph) -> GraphVersion:
-        """Deploy a version of a graph, so that every engine on this store can run it. `activate` makes it active.
-
-        Raises `GraphInvalid` with all problems of the graph. A version never changes: deploying the same graph again
-        changes nothing, and another graph under the same name and version raises `VersionExists`.
-        """
-        dispatcher = self._require_no_transaction("deployed")
-        (deployed,) = await deploy_graphs(dispatcher.store, [graph], dispatcher.sources.now_ms())
-        await dispatcher.catalogue.refresh()
-        self._require_host().versions_changed()
-        return deployed
-
-    async def activate(self, name: str, version: str) -> GraphVersion:
-        """Make this version of a graph the one for new runs. Runs that have started keep their version."""
-        dispatcher = self._require_no_transaction("activated")
-        activated = await activate_graph(dispatcher.store, name, version)
-        await dispatcher.catalogue.refresh()
-        self._require_host().versions_changed()
-        return activated
-
-    def _require_no_transaction(self, what: str) -> Dispatcher:
-        dispatcher = self._require_host().dispatcher
-        if current(dispatcher) is not None:
-            raise InputError(
-                f"a graph can't be {what} inside a transaction", "do it before or after"
-            )
-        return dispatcher
-
-    async def graphs(self) -> list[GraphVersion]:
-        """All versions of all deployed graphs, with their states."""
-        return await graph_versions(self._require_host().dispatcher.store)
 
     def warm_memory(self) -> WarmMemory:
         """What this engine's runs hold in memory, and how often runs were evicted and replayed since it opened.

@@ -18,7 +18,7 @@ from perdure.host.retention.acts import (
     end_unfinished,
     erase_runs,
     purge_runs,
-    require_known,
+    require_known_run,
 )
 from perdure.host.retention.passes import Retained, apply_policy
 from perdure.host.retention.places import Places
@@ -87,7 +87,7 @@ class EngineRetention:
         """
         places = self._places()
         erased = parse_run_id(run_id)
-        await require_known(places, erased)
+        await require_known_run(places, erased)
         for what, text in (("a name", by), ("a reason", reason)):
             require_user_text(what, text, MAX_KEY_LENGTH, least=0)
         receipts = await erase_runs(places, erased, By(by, reason))

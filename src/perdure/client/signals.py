@@ -9,13 +9,15 @@ from perdure.authoring.response import OK, Response
 from perdure.authoring.signal import MAX_SIGNAL_NAME
 from perdure.authoring.texts import require_user_text
 from perdure.core.codec import Codec
-from perdure.core.errors import InputError, SignalReused
+from perdure.core.errors import InputError, PayloadTooLarge, SignalReused
 from perdure.core.graph.identity import key_text, mailbox_of
 from perdure.core.ids import Guid, RunId
 from perdure.core.journal.events import SignalDelivered
+from perdure.core.large_payloads import value_bytes
 from perdure.core.limits import MAX_KEY_LENGTH
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import signal_guid
+from perdure.host.context import HostContext
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.host.transactions.joining import current
 from perdure.store.commit.bundle import Bundle
@@ -51,16 +53,19 @@ async def send_to_mailbox(
     value: object,
     code: int,
     id: str | None,  # noqa: A002 - what users call it
+    scope: str,
 ) -> None:
-    """Commits: a signal in the mailbox of topic and key. Inside a transaction it commits with that.
+    """Commits: a signal in the mailbox of topic and key, for runs of the scope; inside a transaction, with that.
 
     Raises `SignalReused` if a signal with that `id` and another value waits there.
     """
     require_name("topic", topic, MAX_SIGNAL_NAME)
-    mailbox = mailbox_of(topic, key_text(key))
+    scope = require_user_text("a scope", scope, least=0)
+    mailbox = mailbox_of(topic, key_text(key), scope)
     guid = signal_guid(mailbox, topic, sender_of(dispatcher, id))
     codec = dispatcher.context.caller_codec
     payload = codec.encode(value if code == OK else Response(value, code))
+    require_signal_size(dispatcher.context, payload)
     if id is not None:
         what = f"signal to topic {topic!r} and key {key!r:.200} with id {id!r}"
         await was_delivered(dispatcher, OutgoingSignal(mailbox, guid, payload, what))
@@ -73,6 +78,16 @@ async def send_to_mailbox(
         return
     await dispatcher.store.commit(bundle)
     dispatcher.context.listener.hooks_changed()
+
+
+def require_signal_size(context: HostContext, payload: bytes) -> None:
+    """Raise `PayloadTooLarge` if the value of a signal exceeds `Settings.max_signal_bytes`."""
+    most, size = context.settings.max_signal_bytes, value_bytes(payload)
+    if 0 < most < size:
+        raise PayloadTooLarge(
+            f"the signal carries {size:,} bytes, over the limit of {most:,}",
+            "send a reference, such as an ArtifactRef, or raise Settings.max_signal_bytes",
+        )
 
 
 async def was_delivered(dispatcher: Dispatcher, signal: OutgoingSignal) -> bool:

@@ -285,9 +285,10 @@ class SyncEngine(SyncSchedules):
         *,
         code: int = OK,
         id: str | None = None,  # noqa: A002 - as in Engine
+        scope: str = "",
     ) -> None:
         """Send a signal to a topic and key, as `Engine.send`."""
-        self.wait_for(self._engine.send(topic, key, value, code=code, id=id))
+        self.wait_for(self._engine.send(topic, key, value, code=code, id=id, scope=scope))
 
     def handle(self, run_id: str) -> "SyncHandle[Any]":
         """A handle of a run, by its id."""

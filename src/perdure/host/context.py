@@ -101,6 +101,7 @@ class HostContext:
         self.stopping = asyncio.Event()
         """Once set, nothing waits for a store that does not answer."""
         self._background = Background(self.fail)
+        self._endless = Background(self.fail)
         self.alerts = Alerts(self.spawn)
         self.undecided = CommitsUnderWay()
         self.is_killed = False
@@ -113,6 +114,15 @@ class HostContext:
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run `work` in the background. The listener hears what it raises."""
         self._background.spawn(work)
+
+    def spawn_endless(self, work: Coroutine[Any, Any, Any]) -> None:
+        """As `spawn`, for work that ends with the host: a quiet host does not wait for it."""
+        self._endless.spawn(work)
+
+    @property
+    def endless(self) -> set[asyncio.Task[Any]]:
+        """The background tasks that end with the host."""
+        return self._endless.tasks
 
     @property
     def tasks(self) -> set[asyncio.Task[Any]]:

@@ -302,9 +302,9 @@ class Host:
         self.poller.start()
         artifacts = self.context.services.artifacts
         if artifacts is not None and artifacts.sweep_every_s:
-            self.context.spawn(sweep_regularly(self.context, artifacts))
+            self.context.spawn_endless(sweep_regularly(self.context, artifacts))
         if self.context.settings.retention_every:
-            self.context.spawn(retain_regularly(self.context))
+            self.context.spawn_endless(retain_regularly(self.context))
 
     async def begin_run(self, start: RunStart) -> RunId:
         """Create a run and commit its first turn. Raises `RunExists` if its key is taken."""

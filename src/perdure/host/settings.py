@@ -7,6 +7,7 @@ import msgspec
 from perdure.authoring.durations import milliseconds
 from perdure.core.errors import InputError
 from perdure.core.replay.doubt import MAX_DOUBTS, MOST_DOUBTS
+from perdure.core.runs.acts import ACTS_PER_MINUTE, MAX_ACT_BYTES
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_messages: float = 7 * 86400.0
     """How long messages stay that are not delivered any more, because their runs are over or they came too late."""
 
+    acts_per_minute: int = ACTS_PER_MINUTE
+    """How many operator acts a run takes in a minute, and how many may wait for it."""
+
+    max_act_bytes: int = MAX_ACT_BYTES
+    """The largest operator act, with its reason and value."""
+
+    max_signal_bytes: int = 0
+    """The largest value of a signal that this engine sends. 0 is no limit beside those of all values."""
+
+    continue_after_steps: int = 5000
+    """From so many steps on `perdure.info().continue_suggested` is true. 0 is no limit."""
+
+    continue_after_bytes: int = 8 * 1024 * 1024
+    """From so many bytes of history on, by an estimate, `perdure.info().continue_suggested` is true. 0 is no limit."""
+
     stepwise: bool = False
     """Commit every entry on its own. Slow; for tests of recovery."""
 
@@ -70,6 +86,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             ("threads", 1),
             ("warm_memory", 0),
             ("max_doubts", 0),
+            ("acts_per_minute", 1),
+            ("max_act_bytes", 1024),
+            ("max_signal_bytes", 0),
+            ("continue_after_steps", 0),
+            ("continue_after_bytes", 0),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:

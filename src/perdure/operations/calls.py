@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from perdure.core.errors import CallFailed, CallOver, InputError, OperationFailed, PerdureError
 from perdure.core.operations.data import OperationFailedInfo
 from perdure.core.operations.log import LogEvent
-from perdure.core.operations.transitions import NewCall, Resources
+from perdure.core.operations.transitions import NewCall, ResourceChange
 from perdure.operations.callbacks import CallCallback
 from perdure.operations.processes import AttachedProcesses, Process
 from perdure.operations.resources import require_resource
@@ -49,13 +49,13 @@ class BaseCall(ABC, Generic[T]):
 
     async def add_resource(self, path: str | PathLike[str]) -> None:
         """Have a temporary file or directory removed when the call ends, successful or not."""
-        await self._change_resources(Resources(self.call_id, (require_resource(path),)))
+        await self._change_resources(ResourceChange(self.call_id, (require_resource(path),)))
 
     async def release_resource(self, path: str | PathLike[str]) -> None:
         """Keep the file or directory of an earlier `add_resource` when the call ends."""
-        await self._change_resources(Resources(self.call_id, (), (require_resource(path),)))
+        await self._change_resources(ResourceChange(self.call_id, (), (require_resource(path),)))
 
-    async def _change_resources(self, resources: Resources) -> None:
+    async def _change_resources(self, resources: ResourceChange) -> None:
         await self._operation._keep_resources(resources)
         self._resources = resources.applied(self._resources)
 

@@ -58,7 +58,7 @@ def require_callback(callback: object) -> CallCallback[Any]:
     return callback
 
 
-def require_resources(resources: object) -> tuple[str, ...]:
+def require_resource_paths(resources: object) -> tuple[str, ...]:
     """Absolute paths. Refuses a single text, whose letters would each be taken for a path."""
     is_one = isinstance(resources, str | bytes | os.PathLike)
     if is_one or not isinstance(resources, Iterable):

@@ -19,7 +19,7 @@ from perdure.core.operations.data import OperationFailedInfo, Participant
 from perdure.core.operations.heartbeat import HeartbeatResult
 from perdure.core.operations.log import LogEvent, LogLevel, event_line, message_line
 from perdure.core.operations.names import new_call_id, require_words
-from perdure.core.operations.transitions import NewCall, Resources
+from perdure.core.operations.transitions import NewCall, ResourceChange
 from perdure.operations.callbacks import CallCallback, OnFailed, await_if_needed
 from perdure.operations.calls import BaseCall, Call, CallWork, SpawnedCall, WorkWithCall
 from perdure.operations.clock import read_clock
@@ -30,7 +30,7 @@ from perdure.operations.inputs import (
     require_flag,
     require_level,
     require_message,
-    require_resources,
+    require_resource_paths,
 )
 from perdure.operations.loop_thread import LoopThread
 from perdure.operations.participation import LedgerContext, Participation
@@ -283,13 +283,13 @@ class Operation(ExecCalls):
     async def add_temp_resource(self, path: str | PathLike[str]) -> None:
         """Have a temporary file or directory removed when the operation ends, successful or not."""
         await self._thread.run(
-            self._part.keep_resources(Resources(None, (require_resource(path),)))
+            self._part.keep_resources(ResourceChange(None, (require_resource(path),)))
         )
 
     async def release_temp_resource(self, path: str | PathLike[str]) -> None:
         """Keep the file or directory of an earlier `add_temp_resource` when the operation ends."""
         await self._thread.run(
-            self._part.keep_resources(Resources(None, (), (require_resource(path),)))
+            self._part.keep_resources(ResourceChange(None, (), (require_resource(path),)))
         )
 
     # The end
@@ -418,7 +418,7 @@ class Operation(ExecCalls):
             raise self.failure
         require_words("description", description)
         require_flag("fail_on_crash", fail_on_crash)
-        paths = require_resources(resources)
+        paths = require_resource_paths(resources)
         self._calls += 1
         call_id = new_call_id(self.participant_id, self._calls, self._clock.entropy(4))
         return NewCall(call_id, description, fail_on_crash, paths)
@@ -445,7 +445,7 @@ class Operation(ExecCalls):
         self._open.pop(call.call_id, None)
         await self._thread.run(self._part.forget_call(call.call_id))
 
-    async def _keep_resources(self, resources: Resources) -> None:
+    async def _keep_resources(self, resources: ResourceChange) -> None:
         await self._thread.run(self._part.keep_resources(resources))
 
     async def _remove(self, paths: Sequence[str]) -> None:

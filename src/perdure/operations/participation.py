@@ -27,7 +27,7 @@ from perdure.core.operations.transitions import (
     Decide,
     LedgerChange,
     NewCall,
-    Resources,
+    ResourceChange,
 )
 from perdure.core.operations.watch import ParticipantWatch
 from perdure.operations.backend import Backend
@@ -119,7 +119,7 @@ class Participation:
         async with self._lock:
             self.held.discard(call_id)
 
-    async def keep_resources(self, resources: Resources) -> None:
+    async def keep_resources(self, resources: ResourceChange) -> None:
         async with self._lock:
             await self._change(
                 lambda data: transitions.keep_resources(data, self.me, self.held, resources)

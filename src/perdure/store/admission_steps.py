@@ -29,7 +29,7 @@ from perdure.store.admission_table import (
     StoredSetting,
 )
 from perdure.store.commit.bundle import FIRST_EPOCH
-from perdure.store.rows.records import Run
+from perdure.store.rows.records import Run, enrolled_rows
 from perdure.store.rows.runs import run_from
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ MOST_REPLACED = 1000
 """Waiting runs that one start cancels at most."""
 
 
-class Ask(NamedTuple):
+class AskStore(NamedTuple):
     """A statement to execute: with many `rows` of values, or once with named `values`."""
 
     name: str
@@ -47,7 +47,7 @@ class Ask(NamedTuple):
     values: Mapping[str, Any] | None = None
 
 
-Steps = Generator[Ask, list[Any], T]
+Steps = Generator[AskStore, list[Any], T]
 """Asks for statements, receives their rows, and returns what the transaction did."""
 
 
@@ -69,7 +69,7 @@ def _known(row: Any) -> _Known:
 def _count(slot: str, known: _Known) -> Steps[None]:
     rules, standing = known.rules, known.standing
     most = {"running": rules.running or 0, "waiting": 1 if rules.queued is None else rules.queued}
-    ((running, ready, waiting),) = yield Ask("count_slot", values={"slot": slot, **most})
+    ((running, ready, waiting),) = yield AskStore("count_slot", values={"slot": slot, **most})
     standing.running, standing.ready, standing.waiting = running, ready, waiting
 
 
@@ -116,7 +116,7 @@ def _know_limits(entrants: Sequence[Entrant]) -> Steps[dict[str, _Known]]:
     }
     if not rows:
         return {}
-    found = yield Ask("know_limits", rows=[rows[slot] for slot in sorted(rows)])
+    found = yield AskStore("know_limits", rows=[rows[slot] for slot in sorted(rows)])
     limits = {row[0]: _known(row) for row in found}
     for slot in sorted(limits):
         yield from _count(slot, limits[slot])
@@ -125,26 +125,26 @@ def _know_limits(entrants: Sequence[Entrant]) -> Steps[dict[str, _Known]]:
 
 def _holder(slot: str) -> Steps[RunId | None]:
     """The run that a start of this slot joins: the oldest one that holds it, else the first in line."""
-    rows = yield Ask("select_holder_to_join", values={"slot": slot})
+    rows = yield AskStore("select_holder_to_join", values={"slot": slot})
     if not rows:
-        rows = yield Ask("select_in_line", values={"slot": slot, "limit": 1})
+        rows = yield AskStore("select_in_line", values={"slot": slot, "limit": 1})
     return RunId(rows[0][0]) if rows else None
 
 
 def _replace(slot: str, now_ms: int) -> Steps[tuple[tuple[Message, HostId | None], ...]]:
     """Cancel the run that holds the slot longest, and those that wait for it."""
     cancels: list[tuple[Message, HostId | None]] = []
-    for run_id, chain, owner in (yield Ask("select_holders", values={"slot": slot})):
+    for run_id, chain, owner in (yield AskStore("select_holders", values={"slot": slot})):
         guid = cancel_guid(RunId(chain or run_id))
         cancels.append((_cancel(RunId(run_id), guid, now_ms), owner))
-    waiting = yield Ask("select_in_line", values={"slot": slot, "limit": MOST_REPLACED})
+    waiting = yield AskStore("select_in_line", values={"slot": slot, "limit": MOST_REPLACED})
     if waiting:
-        yield Ask("call_up", rows=[(run_id,) for (run_id,) in waiting])
-        yield Ask("give_up_slots", rows=[(run_id,) for (run_id,) in waiting])
+        yield AskStore("call_up", rows=[(run_id,) for (run_id,) in waiting])
+        yield AskStore("give_up_slots", rows=[(run_id,) for (run_id,) in waiting])
     for (run_id,) in waiting:
         cancels.append((_cancel(RunId(run_id), cancel_guid(RunId(run_id)), now_ms), None))
     if cancels:
-        yield Ask("send", rows=[_message_row(message) for message, _ in cancels])
+        yield AskStore("send", rows=[_message_row(message) for message, _ in cancels])
     return tuple(cancels)
 
 
@@ -169,11 +169,11 @@ def _add(
         if (run := entrants[number].run).replaces is not None
     ]
     if handed:
-        yield Ask("hand_over_keys", rows=handed)
+        yield AskStore("hand_over_keys", rows=handed)
     rows = [_run_row(entrants[number], verdicts[number], owner) for number in made]
-    added = {row[0] for row in (yield Ask("add_runs", rows=rows))}
+    added = {row[0] for row in (yield AskStore("add_runs", rows=rows))}
     outcomes: dict[int, Entered] = {}
-    messages, places = [], []
+    messages, places, enrolled = [], [], []
     for number in made:
         entrant, verdict = entrants[number], verdicts[number]
         run = entrant.run
@@ -182,17 +182,20 @@ def _add(
                 **{"run_id": run.run_id, "scope": run.scope},
                 **{"program": run.program, "key": run.key},
             }
-            ((taken,),) = yield Ask("select_taken", values=values)
+            ((taken,),) = yield AskStore("select_taken", values=values)
             outcomes[number] = Entered(None, RunId(taken))
             continue
         outcomes[number] = Entered(verdict.fate, run.run_id, verdict.retry_ms)
         messages.append(_message_row(entrant.message))
+        enrolled += enrolled_rows(run)
         if verdict.fate is not Fate.ADMIT:
             places.append(_pending_row(entrant, verdict, now_ms))
     if messages:
-        yield Ask("send", rows=messages)
+        yield AskStore("send", rows=messages)
     if places:
-        yield Ask("wait_in_line", rows=places)
+        yield AskStore("wait_in_line", rows=places)
+    if enrolled:
+        yield AskStore("enrol_runs", rows=enrolled)
     return outcomes
 
 
@@ -233,7 +236,7 @@ def _charge(limits: Mapping[str, _Known]) -> Steps[None]:
         if known.rules.pace is not None
     ]
     if rows:
-        yield Ask("charge_limits", rows=rows)
+        yield AskStore("charge_limits", rows=rows)
 
 
 def dequeue(
@@ -244,14 +247,14 @@ def dequeue(
     after: str,
 ) -> Steps[Admitted]:
     """Admit runs that may begin now."""
-    ended = yield Ask("end_delays", values={"now_ms": now_ms, "limit": MOST_ADMITTED})
-    busy = yield Ask("select_busy_slots", values={"after": after, "limit": MOST_SLOTS})
+    ended = yield AskStore("end_delays", values={"now_ms": now_ms, "limit": MOST_ADMITTED})
+    busy = yield AskStore("select_busy_slots", values={"after": after, "limit": MOST_SLOTS})
     wanted = {slot for (slot,) in (*ended, *busy)} | set(slots)
     chosen: list[tuple[str, str]] = []
     chosen += yield from _next_without_limit()
     wanted.discard(NO_SLOT)
     if wanted:
-        rows = yield Ask("lock_limits", rows=[(slot,) for slot in sorted(wanted)])
+        rows = yield AskStore("lock_limits", rows=[(slot,) for slot in sorted(wanted)])
         for row in rows:
             chosen += yield from _next_of_slot(row, now_ms, MOST_ADMITTED - len(chosen))
     is_full = len(busy) == MOST_SLOTS
@@ -283,7 +286,7 @@ def _next_of_slot(row: Any, now_ms: int, most: int) -> Steps[list[tuple[str, str
     arrival_us = standing.arrival_us
     if rules.pace is not None:
         arrival_us = rules.pace.after(arrival_us, now_ms, len(chosen))
-    yield Ask("charge_limits", rows=[(slot, chosen[-1][0], arrival_us)])
+    yield AskStore("charge_limits", rows=[(slot, chosen[-1][0], arrival_us)])
     return [line for _, line in chosen]
 
 
@@ -297,7 +300,7 @@ def _lines(slot: str, served: str, count: int) -> Steps[dict[str, list[tuple[str
     lines = {}
     for scope in scopes[:count]:
         values = {"slot": slot, "scope": scope, "limit": count}
-        rows = yield Ask("select_line", values=values)
+        rows = yield AskStore("select_line", values=values)
         lines[scope] = [(run_id, program) for run_id, program in rows]
     return lines
 
@@ -309,7 +312,7 @@ def _scopes(slot: str, served: str | None, count: int) -> Steps[list[Any]]:
     values: dict[str, Any] = {"slot": slot, "limit": count}
     if served is not None:
         values = {"slot": slot, "served": served, "limit": count}
-    return (yield Ask(name, values=values))
+    return (yield AskStore(name, values=values))
 
 
 def _admit(
@@ -318,58 +321,60 @@ def _admit(
     owners = {run_id: owner if program in programs else None for run_id, program in chosen}
     if not owners:
         return ()
-    left = yield Ask("leave_line", rows=[(run_id,) for run_id in sorted(owners)])
+    left = yield AskStore("leave_line", rows=[(run_id,) for run_id in sorted(owners)])
     if not left:
         return ()
     debounced = sorted(run_id for run_id, until_ms in left if until_ms is not None)
     if debounced:
-        yield Ask("forget_keys", rows=[(run_id,) for run_id in debounced])
+        yield AskStore("forget_keys", rows=[(run_id,) for run_id in debounced])
     rows = sorted((run_id, owners[run_id]) for run_id, _ in left)
-    return tuple([run_from(row) for row in (yield Ask("admit", rows=rows))])
+    return tuple([run_from(row) for row in (yield AskStore("admit", rows=rows))])
 
 
 def call_up(message: Message) -> Steps[bool]:
     """Send a pending run a message that ends it, and let it leave the line."""
-    if not (yield Ask("call_up", rows=[(message.run_id,)])):
+    if not (yield AskStore("call_up", rows=[(message.run_id,)])):
         return False
-    yield Ask("give_up_slots", rows=[(message.run_id,)])
-    yield Ask("send", rows=[_message_row(message)])
+    yield AskStore("give_up_slots", rows=[(message.run_id,)])
+    yield AskStore("send", rows=[_message_row(message)])
     return True
 
 
 def approve(message: Message, now_ms: int) -> Steps[bool]:
     values = {"run_id": message.run_id, "now_ms": now_ms}
-    if not (yield Ask("approve", values=values)):
+    if not (yield AskStore("approve", values=values)):
         return False
-    yield Ask("send", rows=[_message_row(message)])
+    yield AskStore("send", rows=[_message_row(message)])
     return True
 
 
 def put_off(message: Message, ready_at_ms: int) -> Steps[bool]:
     values = {"run_id": message.run_id, "ready_at_ms": ready_at_ms}
-    if not (yield Ask("put_off", values=values)):
+    if not (yield AskStore("put_off", values=values)):
         return False
     changed = {"run_id": message.run_id, "guid": message.guid, "payload": message.payload}
-    yield Ask("change_input", values=changed)
+    yield AskStore("change_input", values=changed)
     return True
 
 
 def find_pending(run_id: RunId) -> Steps[Pending | None]:
-    rows = yield Ask("select_pending", values={"run_id": run_id})
+    rows = yield AskStore("select_pending", values={"run_id": run_id})
     return Pending(*rows[0]) if rows else None
 
 
 def set_limit(name: str, setting: Setting, at_ms: int) -> Steps[None]:
     body = msgspec.json.encode(setting).decode()
-    yield Ask("set_limit", values={"kind": "limit", "name": name, "body": body, "at_ms": at_ms})
+    yield AskStore(
+        "set_limit", values={"kind": "limit", "name": name, "body": body, "at_ms": at_ms}
+    )
 
 
 def reset_limit(name: str) -> Steps[bool]:
-    return bool((yield Ask("reset_limit", values={"kind": "limit", "name": name})))
+    return bool((yield AskStore("reset_limit", values={"kind": "limit", "name": name})))
 
 
 def find_settings() -> Steps[list[StoredSetting]]:
-    rows = yield Ask("select_settings", values={"kind": "limit"})
+    rows = yield AskStore("select_settings", values={"kind": "limit"})
     return [
         StoredSetting(kind, name, msgspec.json.decode(body, type=Setting), at_ms)
         for kind, name, body, at_ms in rows
@@ -377,7 +382,7 @@ def find_settings() -> Steps[list[StoredSetting]]:
 
 
 def find_standing(slot: str) -> Steps[tuple[SlotStanding, Setting | None]]:
-    rows = yield Ask("select_standing", values={"slot": slot})
+    rows = yield AskStore("select_standing", values={"slot": slot})
     found, rules, arrival_us, running, waiting, body = rows[0]
     setting = None if body is None else msgspec.json.decode(body, type=Setting)
     declared = msgspec.json.decode(rules, type=Rules)
@@ -385,7 +390,7 @@ def find_standing(slot: str) -> Steps[tuple[SlotStanding, Setting | None]]:
 
 
 def find_slots(name: str, after: str, limit: int) -> Steps[list[SlotStanding]]:
-    rows = yield Ask("select_limits", values={"after": after, "name": name, "limit": limit})
+    rows = yield AskStore("select_limits", values={"after": after, "name": name, "limit": limit})
     return [
         SlotStanding(slot, msgspec.json.decode(rules, type=Rules), arrival_us, running, waiting)
         for slot, rules, arrival_us, running, waiting in rows

@@ -64,7 +64,7 @@ class Kin(NamedTuple):
         return self.chain or self.run_id
 
 
-class Ended(NamedTuple):
+class EndPosition(NamedTuple):
     """A run in the order in which runs ended."""
 
     closed_at_ms: int
@@ -112,19 +112,19 @@ class RetentionTable(Protocol):
         ...
 
     async def ended(
-        self, wanted: Retainable, after: Ended | None, until_ms: int, limit: int
-    ) -> tuple[list[Ended], Ended | None]:
+        self, wanted: Retainable, after: EndPosition | None, until_ms: int, limit: int
+    ) -> tuple[list[EndPosition], EndPosition | None]:
         """Ended runs in the order in which they ended, after a position; and the position up to which was looked, or
         `None` at the end. At most `limit` runs are looked at."""
         ...
 
     async def archived(
-        self, wanted: Retainable, after: Ended | None, until_ms: int, limit: int
+        self, wanted: Retainable, after: EndPosition | None, until_ms: int, limit: int
     ) -> list[RetainedRun]:
         """Archived runs, likewise."""
         ...
 
-    async def beyond(self, wanted: Retainable, keep: int) -> Ended | None:
+    async def beyond(self, wanted: Retainable, keep: int) -> EndPosition | None:
         """The newest ended run that is not among the newest `keep`."""
         ...
 
@@ -184,10 +184,12 @@ def kin_from(row: Sequence[Any]) -> Kin:
     return Kin(run_id, parent, forked_from, chain, bool(is_open), bool(is_archived))
 
 
-def ended_from(rows: Sequence[Sequence[Any]], limit: int) -> tuple[list[Ended], Ended | None]:
+def ended_from(
+    rows: Sequence[Sequence[Any]], limit: int
+) -> tuple[list[EndPosition], EndPosition | None]:
     """The matches among runs that were looked at, and the last of those if there may be more."""
-    found = [Ended(closed, RunId(run_id)) for closed, run_id, matches in rows if matches]
-    last = Ended(rows[-1][0], RunId(rows[-1][1])) if len(rows) == limit else None
+    found = [EndPosition(closed, RunId(run_id)) for closed, run_id, matches in rows if matches]
+    last = EndPosition(rows[-1][0], RunId(rows[-1][1])) if len(rows) == limit else None
     return found, last
 
 

@@ -40,6 +40,7 @@ class Clock:
             await dispatcher.quiesce()
             # The work that ended may have sent messages, which only a poll finds.
             await self._host.poller.look()
+        await self._host.relays.work()
 
     async def advance(self, duration: float | timedelta) -> None:
         """Move the time forward by `duration`, in seconds. What falls due meanwhile happens at its time, in order."""
@@ -76,14 +77,17 @@ class Clock:
         await self.settle()
 
     async def _next_due_ms(self) -> int | None:
-        """When the next timer, retry, tick or delayed work is due. Ignores what is overdue."""
+        """When the next timer, retry, tick, delayed work or delayed run is due. Ignores what is overdue."""
         dispatcher, now_ms = self._host.dispatcher, self._sources.now_ms()
         store = dispatcher.store
         scope = HostScope(dispatcher.host_id, (), tuple(dispatcher.programs.names()), MAX_TIME_MS)
+        snapshot = await store.host_snapshot(scope)
         due = [
+            self._host.relays.next_due_ms,
             await store.next_due(dispatcher.host_id),
             await store.next_work(self._queues),
-            (await store.host_snapshot(scope)).next_tick_ms,
+            snapshot.next_tick_ms,
+            snapshot.next_admission_ms,
         ]
         ahead = [time_ms for time_ms in due if time_ms is not None and time_ms > now_ms]
         return min(ahead, default=None)

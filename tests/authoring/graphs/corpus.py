@@ -5,6 +5,8 @@
 `CASES` has a program, its arguments and the signals that it gets; `expected` runs the plain function.
 """
 
+import asyncio
+from asyncio import sleep as pause
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -649,6 +651,47 @@ async def corpus_shadows(x: int) -> Any:
     return [x, doubled, found]
 
 
+@graph
+async def corpus_asyncio(xs: list[int]) -> Any:
+    """asyncio's names mean Perdure's."""
+    await asyncio.sleep(0.001)
+    first, second = await asyncio.gather(corpus_double(1), corpus_add(2, 3))
+    many = await asyncio.gather(*[corpus_double(x) for x in xs])
+    await pause(delay=0)
+    try:
+        await asyncio.gather(corpus_divide(1, 0), corpus_fail("late"))
+    except ZeroDivisionError as error:
+        return [first, second, *many, str(error)]
+    return None
+
+
+@graph
+async def corpus_changes(xs: list[int]) -> Any:
+    """Changes of lists and dicts that no other reference sees."""
+    found: list[int] = []
+    by_size: dict[str, int] = {"n": 0}
+    for x in xs:
+        if x < 0:
+            found = []
+            continue
+        found.append(await corpus_double(x))
+        by_size["n"] = by_size["n"] + 1
+        by_size[f"{x}"] = await corpus_add(x, len(found))
+        if len(found) > 2:
+            break
+    pairs = [[1, 2] for _ in xs]
+    pairs.append([3, await corpus_total(found)])
+    turn = 0
+    while turn < 2:
+        turn += 1
+        pairs.append([turn, sum(found)])
+    try:
+        by_size[f"{await corpus_double(1)} more"] = await corpus_divide(1, len(xs))
+    except ZeroDivisionError:
+        by_size["failed"] = len(by_size)
+    return [found, by_size, pairs, sorted(by_size.values())]
+
+
 def _cases() -> list[Case]:
     table: list[tuple[Any, list[dict[str, Any]]]] = [
         (corpus_straight, [{"a": 1}, {"a": 5, "b": 6}, {"a": -3, "b": 0}]),
@@ -738,6 +781,8 @@ def _cases() -> list[Case]:
         ),
         (corpus_early_returns, [{"xs": xs} for xs in ([], [1, 9], [1, 2], [1, 300])]),
         (corpus_shadows, [{"x": 3}]),
+        (corpus_asyncio, [{"xs": xs} for xs in ([], [1, 2])]),
+        (corpus_changes, [{"xs": xs} for xs in ([], [4], [1, -1, 2, 3], [5, 6, 7, 8])]),
     ]
     cases = [Case(program, kwargs) for program, rows in table for kwargs in rows]
     yes, no = (approval.name, True), (approval.name, False)

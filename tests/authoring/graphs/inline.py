@@ -5,6 +5,7 @@ from typing import Any
 
 from perdure.authoring.call import BranchOperation, Call, DurableOperation, Sleep
 from perdure.authoring.context import WORKFLOW
+from perdure.authoring.graphs.asyncio_names import as_graph_means
 from perdure.authoring.signal import Receive
 
 
@@ -74,7 +75,7 @@ class Inline:
 
 async def _body(call: Call[Any]) -> Any:
     args, kwargs = call.definition.signature.arguments(call.arguments)
-    made = call.definition.fn(*args, **kwargs)
+    made = as_graph_means(call.definition.fn)(*args, **kwargs)
     return await made if isinstance(made, Coroutine) else made
 
 
@@ -92,6 +93,6 @@ def run_inline(program: Any, kwargs: dict[str, Any], signals: Iterable[tuple[str
     """What the plain function returns or raises."""
     token = WORKFLOW.set(Inline(signals))  # type: ignore[arg-type]
     try:
-        return driven(program.fn(**kwargs))
+        return driven(as_graph_means(program.fn)(**kwargs))
     finally:
         WORKFLOW.reset(token)

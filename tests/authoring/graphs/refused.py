@@ -141,6 +141,47 @@ async def in_place(x):
     return ys
 
 
+async def shared_by_a_name(x):
+    xs = []
+    ys = xs
+    xs.append(x)  #! `xs.append(x)` changes a value in place; build a new one: `xs = [*xs, x]`
+    return ys
+
+
+async def shared_by_a_value(x):
+    inner = {}
+    both = [inner, inner]
+    inner["a"] = x  #! an assignment to `inner['a']`; build a new value: `inner = {**inner, key: value}`, or a list with a comprehension
+    return both
+
+
+async def shared_by_a_view(x):
+    d = {}
+    seen = d.values()
+    d[x] = x  #! an assignment to `d[x]`; build a new value: `d = {**d, key: value}`, or a list with a comprehension
+    return [*seen]
+
+
+async def appended_to_itself(x):
+    xs = [x]
+    xs.append(xs)  #! `xs.append(xs)` changes a value in place; build a new one: `xs = [*xs, xs]`
+    return xs
+
+
+async def changed_in_its_loop(x):
+    xs = [x]
+    for each in xs:
+        if len(xs) < 3:
+            xs.append(each)  #! `xs.append(each)` changes a value in place; build a new one: `xs = [*xs, each]`
+    return xs
+
+
+async def item_of_a_list(x):
+    xs = [x]
+    xs[0] = 1  #! an assignment to `xs[0]`; build a new value: `xs = {**xs, key: value}`, or a list with a comprehension
+    return xs
+
+
 async def plain_call(x):
     y = helper(x)  #! a call of helper; make it a task and write `await helper(...)`, or use the functions of expressions
     return y + asyncio.get_event_loop()  #! a call of asyncio.get_event_loop; make it a task and write `await asyncio.get_event_loop(...)`, or use the functions of expressions
@@ -162,7 +203,7 @@ async def not_awaited(x):
 
 
 async def foreign_await(x):
-    await asyncio.sleep(1)  #! an await of asyncio.sleep(...); use `perdure.gather`, `perdure.sleep`, or a task
+    await asyncio.wait([x])  #! an await of asyncio.wait(...); use `perdure.gather`, `perdure.sleep`, or a task
     await coroutine(x)  #! an await of coroutine(...); make it a task; await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`
     await perdure.first(corpus_double(x))  #! an await of perdure.first(...); await calls of tasks, workflows and graphs, `perdure.gather`, `perdure.sleep`, or a signal's `receive`; for the other verbs write a workflow
 

@@ -103,6 +103,10 @@ async def test_the_outcome_of_every_kind_of_task_refers_to_what_it_stored(
                 assert ref.size_bytes == len(DATA)
                 assert await engine.artifacts.get(ref) == DATA
             assert len(result) == len(noted)
+            columns = "uri, kind, sha256, size_bytes, expires_at_ms"
+            query = f"SELECT {columns} FROM perdure_v1_artifacts WHERE run_id = $1 ORDER BY seq"
+            listed = (await engine.sql(query, run.run_id)).rows
+            assert [ArtifactRef(*row) for row in listed] == noted
         assert (await engine.artifacts.sweep()).deleted == 0
         await assert_sound(engine)
 

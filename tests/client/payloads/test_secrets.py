@@ -27,6 +27,7 @@ from perdure import (
 from perdure.core.errors import OutsideRun
 from tests.client.engines import assert_sound
 from tests.client.payloads.stored_bytes import stored_bytes
+from tests.client.retention.leaving import everything
 
 PLANTED = "sk_live_\"quoted\\slash'Ünï-wombat"
 LINES = "-----BEGIN KEY-----\nabcdefgh12345678\nzyxwvuts87654321\n-----END KEY-----"
@@ -182,11 +183,13 @@ def holds_secret(text: str | bytes) -> list[str]:
     return [each for each in TRACES if each in as_text]
 
 
-async def test_a_secret_that_tasks_leak_in_every_way_is_in_no_store_and_no_log(
-    shared_url: str, logged: StringIO
+async def test_a_secret_that_tasks_leak_in_every_way_is_in_no_store_no_log_and_no_archive(
+    shared_url: str, logged: StringIO, tmp_path: Path
 ) -> None:
-    secrets = [Memory(plain=PLANTED, lines=LINES)]
-    async with Engine(shared_url, secrets=secrets, queues=["secret-far"]) as engine:
+    secrets, folder = [Memory(plain=PLANTED, lines=LINES)], tmp_path / "archive"
+    async with Engine(
+        shared_url, secrets=secrets, queues=["secret-far"], archive=str(folder)
+    ) as engine:
         outcomes: dict[tuple[str, str], str] = {}
         runs = {
             (way, kind, name): await engine.start(leaking(way, kind, SecretRef(name)))
@@ -207,7 +210,10 @@ async def test_a_secret_that_tasks_leak_in_every_way_is_in_no_store_and_no_log(
             assert await graph.result(60) == "failed"
         await assert_sound(engine)
         assert holds_secret(await stored_bytes(shared_url)) == []
-    assert holds_secret(await stored_bytes(shared_url)) == []
+        ids = [run.run_id for run in runs.values()]
+        assert len(await engine.retention.archive(ids)) == len(ids)
+        assert not await engine.retention.verify_archive(ids)
+    assert holds_secret(await everything(shared_url, folder)) == []
     assert holds_secret(logged.getvalue()) == []
     assert "[secret plain]" in logged.getvalue()
 

@@ -186,7 +186,7 @@ def signal_and_limit_both_win() -> Iterator[None]:
 @contextmanager
 def failed_answer_leaves_step_open() -> Iterator[None]:
     """A step whose answer says that more will come stays, though what was made of the answer failed."""
-    leave = GraphMachine._leave
+    leave = GraphMachine.leave
 
     def credulous(self: GraphMachine, step: ActiveStep, answer: StepResponse) -> Walk:
         walk = leave(self, step, answer)
@@ -194,7 +194,7 @@ def failed_answer_leaves_step_open() -> Iterator[None]:
         return walk
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GraphMachine, "_leave", credulous)
+        patch.setattr(GraphMachine, "leave", credulous)
         yield
 
 

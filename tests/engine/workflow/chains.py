@@ -93,6 +93,17 @@ async def looping_alone(turn: int) -> list[str]:
     return [said]
 
 
+@workflow(name="chains.advised")
+async def advised(left: int, runs: int) -> int:
+    """Continues whenever that is suggested; returns the number of runs."""
+    while left and not perdure.info().continue_suggested:
+        await spelled(str(left))
+        left -= 1
+    if left:
+        await perdure.continue_as_new(advised(left, runs + 1))
+    return runs + 1
+
+
 async def say_twice(run: Handle[Any]) -> None:
     await run.signal(word, "one", id="1")
     await run.signal(word, "two", id="2")
@@ -117,5 +128,6 @@ PROGRAMS = {
     "draining": _program(lambda: draining(0, []), '["one","two"]', say_twice),
     "spinning": _program(lambda: spinning(0), "3"),
     "endless": Program(lambda: endless(0), "cancelled", None, cancel),
+    "advised": _program(lambda: advised(5, 0), "3"),
     "parent": _program(lambda: parent(15), '[["one","two"],["TURN 1"]]'),
 }

@@ -2,6 +2,7 @@
 
 import pytest
 
+from perdure.engine.runs.size import JournalSize
 from perdure.testing.script import After
 from perdure.testing.workflows import explore_workflow
 from tests.engine.catching import Record, catching
@@ -57,6 +58,14 @@ async def test_chain_survives_any_one_fault(name: str, record_property: Record) 
     program = PROGRAMS[name]
     explored = await explore_one_fault(program.call, check=program.check)
     record_property("explored", f"chain {name}: {explored}")
+
+
+async def test_chain_that_continues_when_advised_survives_any_one_fault(
+    record_property: Record, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JournalSize, "is_long", property(lambda size: size.steps >= 2))
+    explored = await explore_one_fault(PROGRAMS["advised"].call, check=PROGRAMS["advised"].check)
+    record_property("explored", f"chain advised: {explored}")
 
 
 @pytest.mark.postgres

@@ -7,7 +7,7 @@ import pytest
 
 import perdure
 from perdure import task, workflow
-from perdure.store.commit.collector_pause import CollectorPause
+from perdure.store.commit.committer import CollectorPause
 from tests.client.engines import opened
 
 
@@ -33,7 +33,7 @@ def test_collector_that_the_program_has_disabled_stays_disabled() -> None:
         gc.enable()
 
 
-async def test_tasks_run_with_the_collector_enabled(engine_url: str) -> None:
+async def test_tasks_run_with_the_collector_enabled() -> None:
     """What a task allocates, however long it takes, is collected as in any program."""
     seen: list[bool] = []
 
@@ -47,7 +47,7 @@ async def test_tasks_run_with_the_collector_enabled(engine_url: str) -> None:
     async def two() -> None:
         await perdure.gather(looks(), looks())
 
-    async with opened(engine_url) as engine:
+    async with opened("sqlite:///:memory:") as engine:
         await (await engine.start(two())).result(60)
     assert seen == [True] * 4
     assert gc.isenabled()

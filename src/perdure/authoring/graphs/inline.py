@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from perdure.authoring.call import BranchOperation, Call, DurableOperation, Sleep
 from perdure.authoring.context import WORKFLOW, Suspension, WorkflowContext
 from perdure.authoring.definition import Definition
+from perdure.authoring.graphs.asyncio_names import as_graph_means
 from perdure.authoring.graphs.compiler.constants import is_plain
 from perdure.authoring.program import Program, ProgramCall
 from perdure.authoring.signal import Receive
@@ -111,7 +112,7 @@ class _Inline:
     async def run(self, call: Call[Any]) -> Any:
         """Drive the function of the call."""
         args, kwargs = call.definition.signature.arguments(call.arguments)
-        return await self._drive(call.definition.fn(*args, **kwargs))
+        return await self._drive(as_graph_means(call.definition.fn)(*args, **kwargs))
 
     async def _drive(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         context: Context = self._outside.copy()

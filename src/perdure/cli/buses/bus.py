@@ -44,7 +44,7 @@ def list_buses(*, store: StoreOption = None, output: FormatOption = "table") -> 
     return 0
 
 
-def show(
+def show_bus(
     name: NameArgument, /, *, store: StoreOption = None, output: ReportOption = "table"
 ) -> int:
     """Show an event bus, and why it takes no events."""
@@ -72,7 +72,7 @@ def show(
     return 0
 
 
-def replay(
+def replay_bus(
     name: NameArgument,
     runs: Annotated[
         tuple[str, ...], Parameter(help="Ids of runs; without, those of the options.")
@@ -99,7 +99,7 @@ def replay(
     return 0
 
 
-def remove(name: NameArgument, /, *, store: StoreOption = None) -> int:
+def remove_bus(name: NameArgument, /, *, store: StoreOption = None) -> int:
     """Forget a bus that no engine has any more, with its marks and its dead letters."""
 
     async def act() -> None:

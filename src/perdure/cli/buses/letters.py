@@ -56,7 +56,7 @@ def list_letters(
     return 0
 
 
-def show(
+def show_letter(
     bus: BusArgument,
     run: Annotated[str, Parameter(help="The id of a run.")],
     seq: Annotated[int, Parameter(help="The number of an event.")],
@@ -79,7 +79,7 @@ def show(
     return 0
 
 
-def replay(
+def replay_letters(
     bus: BusArgument,
     run: RunArgument = None,
     seq: SeqArgument = None,

@@ -21,7 +21,7 @@ def list_limits(*, store: StoreOption = None, output: FormatOption = "table") ->
     return _print(store, output, "")
 
 
-def show(
+def show_limit(
     name: NameArgument, /, *, store: StoreOption = None, output: FormatOption = "table"
 ) -> int:
     """Show a limit in each scope and for each key."""

@@ -129,6 +129,7 @@ def send(
     value: ValueArgument = "null",
     /,
     *,
+    scope: str = "",
     id_: IdOption = None,
     store: StoreOption = None,
 ) -> int:
@@ -140,12 +141,14 @@ def send(
         The topic of the hook.
     key
         The key of the hook.
+    scope
+        The scope of the runs that may receive it.
     """
     given = json_value(value)
 
     async def run() -> None:
         async with front_end(store) as engine:
-            await engine.send(topic, key, given, id=id_)
+            await engine.send(topic, key, given, id=id_, scope=scope)
 
     asyncio.run(run())
     console().print(f"sent a signal to topic {topic!r} and key {key!r}", soft_wrap=True)

@@ -73,7 +73,7 @@ def archive(runs: RunsArgument = None, /, *, options: LeavingOptions | None = No
     return _act(runs, act, options)
 
 
-def erase(
+def erase_command(
     runs: RunsArgument = None,
     /,
     *,

@@ -23,9 +23,7 @@ from perdure.core.messages import AT_ONCE
 from perdure.core.replay.identity import cancel_guid, next_run_id
 from perdure.core.runs.acts import (
     ACCEPTED,
-    ACTS_PER_MINUTE,
     EXPLANATIONS,
-    MAX_ACT_BYTES,
     Act,
     Actor,
     Code,
@@ -153,7 +151,11 @@ class Acts:
         """
         given = StepId(require_user_text("a step", step, MAX_STEP_BYTES))
         codec = self._host.dispatcher.codec
-        payload = None if value is NO_VALUE else codec.encode(value, limit=MAX_ACT_BYTES)
+        payload = (
+            None
+            if value is NO_VALUE
+            else codec.encode(value, limit=self._host.context.settings.max_act_bytes)
+        )
         return await self._act(ActType.SKIP_STEP, ActOptions(reason, by, id, False, given, payload))
 
     async def update_params(
@@ -201,7 +203,9 @@ class Acts:
 
     async def _authorized(self, kind: ActType, given: ActOptions) -> tuple[Run, Act]:
         """The act, and the run that it is for. One that is denied is sent, so that the run's history has it."""
-        reason = require_user_text("the reason of an act", given.reason, MAX_ACT_BYTES, 0)
+        reason = require_user_text(
+            "the reason of an act", given.reason, self._host.context.settings.max_act_bytes, 0
+        )
         if not isinstance(given.descends, bool):
             raise InputError(f"descends is {given.descends!r:.100}", "pass True or False")
         actor = _NOBODY if given.by is None else given.by
@@ -234,15 +238,19 @@ class Acts:
     async def _send_act(self, end: Run, act: Act, *, is_new: bool) -> "Receipt":
         message = act_message(end.origin, act, AT_ONCE)
         payload = message.payload or b""
-        if len(payload) > MAX_ACT_BYTES:
+        most_bytes, most_acts = (
+            self._host.context.settings.max_act_bytes,
+            self._host.context.settings.acts_per_minute,
+        )
+        if len(payload) > most_bytes:
             raise PayloadTooLarge(
-                f"{act.type} of run {end.run_id!r} takes {len(payload):,} bytes, over the limit of {MAX_ACT_BYTES:,}",
+                f"{act.type} of run {end.run_id!r} takes {len(payload):,} bytes, over the limit of {most_bytes:,}",
                 "shorten the reason or the value",
             )
         states = await self._store.act_messages(end.run_id)
         pending = [guid for guid, state, _ in states if state == "pending"]
         is_urgent = act.type in (ActType.CANCEL, ActType.EMERGENCY_STOP) and act.refusal is None
-        if len(pending) >= ACTS_PER_MINUTE and message.guid not in pending and not is_urgent:
+        if len(pending) >= most_acts and message.guid not in pending and not is_urgent:
             raise TooManyActs(
                 f"{len(pending)} acts wait for run {end.run_id!r}",
                 "send this one again in a minute",

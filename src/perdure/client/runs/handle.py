@@ -26,7 +26,7 @@ from perdure.client.runs.rows import advancing, require_consistent, require_run,
 from perdure.client.runs.status import RunStatus, status_of
 from perdure.client.runs.streams import Abandoned, Chunk, StreamReader, require_offset
 from perdure.client.runs.waits import Waits, waits_by_kind
-from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
+from perdure.client.signals import OutgoingSignal, require_signal_size, sender_of, was_delivered
 from perdure.core.errors import (
     CorruptJournal,
     NotCommitted,
@@ -271,6 +271,7 @@ class Handle(HistoryMethods, Forks, Asking, Generic[R]):
         payload = await encode_message(
             dispatcher.context, self.run_id, lambda codec: sent.encode(codec, value)
         )
+        require_signal_size(dispatcher.context, payload)
         end = await self._receiver()
         guid = signal_guid(end.origin, sent.name, sender)
         if id is not None:
@@ -304,6 +305,7 @@ class Handle(HistoryMethods, Forks, Asking, Generic[R]):
         sender = sender_of(dispatcher, id)
         codec = dispatcher.context.caller_codec
         payload = codec.encode(value if code == OK else Response(value, code))
+        require_signal_size(dispatcher.context, payload)
         run = await self._row()
         steps = answerable_steps(await self._store.entries(run.run_id), dispatcher.codec)
         found = find_step(run.run_id, given, steps)

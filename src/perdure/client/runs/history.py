@@ -163,7 +163,9 @@ class HistoryReader:
         if reader is not None:
             place = [run.run_id for run in chain].index(reader.origin.run_id)
         while True:
-            reader = reader or reader_of(self._host.context, chain, place)
+            if reader is None:
+                fresh = reader_of(self._host.context, chain, place)
+                reader = self._host.readers.nearest(fresh, first)
             run_id, seq = reader.origin.run_id, reader.seq
             async with self._host.feed.follow(run_id, seq, projects=projects) as follower:
                 self._host.follows(run_id)

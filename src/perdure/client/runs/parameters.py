@@ -10,7 +10,7 @@ from perdure.authoring.program import Program, ProgramCall
 from perdure.core.errors import InputError, UnreadableProgram
 from perdure.core.graph.fields import PARAMS
 from perdure.core.journal import events as e
-from perdure.core.runs.acts import EXPLANATIONS, MAX_ACT_BYTES, Code
+from perdure.core.runs.acts import EXPLANATIONS, Code
 from perdure.host.runs.dispatcher import Dispatcher
 from perdure.store.rows.records import Run
 
@@ -34,17 +34,20 @@ async def encoded_parameters(dispatcher: Dispatcher, run: Run, values: object) -
         raise InputError(
             f"{what}: {values!r:.100}", "pass a dict of new values by the names of parameters"
         )
-    codec = dispatcher.codec
+    codec, limit = dispatcher.codec, dispatcher.context.settings.max_act_bytes
     program = await _program(dispatcher, run)
     if program is None:  # the owner has it, and decides
-        return codec.encode(values, limit=MAX_ACT_BYTES)
+        return codec.encode(values, limit=limit)
     if program.parameters is None:
         explained = EXPLANATIONS[Code.NO_PARAMETERS]
         raise InputError(
             f"{what}: {program.noun} {program.name!r}: {explained}",
             "send a signal, or declare parameters in a new version of the program",
         )
-    return codec.encode(program.parameters.require(codec, what, values), limit=MAX_ACT_BYTES)
+    return codec.encode(
+        program.parameters.require(codec, what, values),
+        limit=dispatcher.context.settings.max_act_bytes,
+    )
 
 
 async def read_parameters(

@@ -26,13 +26,13 @@ from perdure.core.expressions.texts import (
     ascii_representation,
     formatted,
     representation,
-    text_of,
+    text_form,
 )
 
 VariableSlots = Mapping[str, int]
 """The slots of the loop variables that a part can read."""
 
-_CONVERSIONS = {ord("s"): text_of, ord("r"): representation, ord("a"): ascii_representation}
+_CONVERSIONS = {ord("s"): text_form, ord("r"): representation, ord("a"): ascii_representation}
 
 
 class Compiler:

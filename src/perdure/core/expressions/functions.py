@@ -16,7 +16,7 @@ from perdure.core.expressions.plain import (
     price,
     require_plain,
 )
-from perdure.core.expressions.texts import representation, text_of
+from perdure.core.expressions.texts import representation, text_form
 from perdure.core.limits import MAX_EXPRESSION_ITEMS
 
 _MOST_DIGITS = 4_300
@@ -177,7 +177,7 @@ def _dict(work: Evaluation, items: Any = (), **more: Any) -> dict[Any, Any]:
 
 
 def _string(work: Evaluation, value: Any = "") -> str:
-    return text_of(work, value)
+    return text_form(work, value)
 
 
 def _int(work: Evaluation, value: Any = 0, base: int | None = None) -> Any:

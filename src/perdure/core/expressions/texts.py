@@ -12,7 +12,7 @@ from perdure.core.limits import MAX_EXPRESSION_TEXT, MAX_FORMAT_WIDTH
 _NUMBER = re.compile(r"\d+")
 
 
-def text_of(work: Evaluation, value: Any) -> str:
+def text_form(work: Evaluation, value: Any) -> str:
     return value if type(value) is str else _spelled(work, value, str)
 
 
@@ -36,7 +36,7 @@ def _spelled(work: Evaluation, value: Any, spell: Callable[[Any], str]) -> str:
 def formatted(work: Evaluation, value: Any, spec: str) -> str:
     """A value in an f-string, formatted by `spec`, the text after the colon."""
     if not spec:
-        return text_of(work, value)
+        return text_form(work, value)
     if len(spec) > MAX_FORMAT_WIDTH or any(
         len(number) > 9 or int(number) > MAX_FORMAT_WIDTH for number in _NUMBER.findall(spec)
     ):

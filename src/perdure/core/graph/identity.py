@@ -20,11 +20,13 @@ NO_KEY: Final = ""
 """The key of a hook that takes signals to its run. `key_text` refuses it, so nothing is ever sent to its mailbox."""
 
 
-def mailbox_of(topic: str, key: str) -> RunId:
-    """The mailbox where signals to a topic and key wait for a hook. It looks like a run id: signals are messages."""
+def mailbox_of(topic: str, key: str, scope: str = "") -> RunId:
+    """The mailbox where signals to a topic and key wait for a hook of a run of that scope. It looks like a run id:
+    signals are messages."""
     require_storable_text("topic", topic)
     require_storable_text("key", key)
-    return RunId(f"r_{digest_of(b'mailbox', topic.encode(), key.encode()).hex()[:32]}")
+    parts = (topic, key, scope) if scope else (topic, key)
+    return RunId(f"r_{digest_of(b'mailbox', *map(str.encode, parts)).hex()[:32]}")
 
 
 def key_text(key: Any) -> str:

@@ -178,7 +178,7 @@ def note(data: LedgerData, me: Participant, held: Collection[str], line: LogLine
     return LedgerChange(data, (line,))
 
 
-class Resources(NamedTuple):
+class ResourceChange(NamedTuple):
     """Temporary resources to add to a call, or to the operation without a call, and those to release."""
 
     call_id: str | None
@@ -191,7 +191,7 @@ class Resources(NamedTuple):
 
 
 def keep_resources(
-    data: LedgerData, me: Participant, held: Collection[str], resources: Resources
+    data: LedgerData, me: Participant, held: Collection[str], resources: ResourceChange
 ) -> LedgerChange:
     require_running(data, me, held)
     if resources.call_id is None:

@@ -6,10 +6,14 @@ markers apart and compares the rest.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from perdure.core.journal.events import Event, Posted
 
 _PREFIX = "patch:"
+
+CONTINUE: Final = ""
+"""In place of a patch: the run is advised to continue as new from here on. No patch has an empty id."""
 
 
 def marker_of(patch: str) -> Posted:

@@ -103,7 +103,7 @@ EXPLANATIONS: Final = {
     Code.PARAMETER_UNKNOWN: "the program declares no parameter of that name",
     Code.PARAMETER_MISFIT: "the parameters would not be of the types that the program declares",
     Code.UNSUPPORTED: "this act does not apply to an open run",
-    Code.RATE_LIMITED: f"more than {ACTS_PER_MINUTE} acts in a minute",
+    Code.RATE_LIMITED: "more acts in a minute than the settings allow",
     Code.ID_TAKEN: "another act has this id",
 }
 
@@ -149,10 +149,10 @@ def _step_verdict(step: StepStanding | None) -> str | None:
     return None if step.is_parked else Code.STEP_NOT_TERMINAL
 
 
-def is_over_limit(times: list[int], now_ms: int) -> bool:
+def is_over_limit(times: list[int], now_ms: int, most: int = ACTS_PER_MINUTE) -> bool:
     """Whether decisions at these times leave no room for another one now. Forgets times before the window."""
     times[:] = [at_ms for at_ms in times if at_ms > now_ms - WINDOW_MS]
-    return len(times) >= ACTS_PER_MINUTE
+    return len(times) >= most
 
 
 def closed_verdict(act: Act | None, what: str) -> str:

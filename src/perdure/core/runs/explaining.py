@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.core.ids import RunId
-from perdure.core.runs.obstacles import Cause, CauseKind, RunSituation, causes_of, span_text
+from perdure.core.runs.obstacles import Cause, CauseKind, RunSituation, causes_of
+from perdure.core.runs.spans import span_text
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

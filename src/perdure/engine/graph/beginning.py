@@ -46,6 +46,7 @@ from perdure.engine.graph.effects import job_effects
 from perdure.engine.graph.ending import interrupt_run
 from perdure.engine.graph.entering import enter_step
 from perdure.engine.graph.labels import posted
+from perdure.engine.graph.receiving import receive_signal
 from perdure.engine.runs.effects import (
     Enqueue,
     PutWork,
@@ -270,7 +271,7 @@ def _ask_signal(
             machine.record.attach(effect)
         _schedule(machine, step, duration)
     machine.signals.expect(step, names)
-    machine.receive(found)
+    receive_signal(machine, found)
 
 
 # At once
@@ -343,12 +344,12 @@ def _send(machine: "GraphMachine", begun: StartingStep, step: StepId) -> tuple[R
         arrival = machine.arrival()
         return (Enqueue(Message(target, guid, kind, AT_ONCE, arrival, payload=payload)),)
     if isinstance(sending, ToTopic):
-        mailbox = mailbox_of(topic, key_text(given["key"]))
+        mailbox = mailbox_of(topic, key_text(given["key"]), machine.tenant)
         guid = signal_guid(mailbox, topic, sender)
         arrival = machine.arrival()
         return (SendToMailbox(Message(mailbox, guid, kind, AT_ONCE, arrival, payload=payload)),)
     assert isinstance(sending, ToAll)  # noqa: S101 - there is no other
-    mailbox = mailbox_of(sending.name, key_text(given["key"]))
+    mailbox = mailbox_of(sending.name, key_text(given["key"]), machine.tenant)
     # Only the last part of the GUID: the first part names the receiving run.
     suffix = signal_guid(mailbox, topic, sender).rpartition("_")[2]
     return (SendBroadcast(mailbox, kind, payload, suffix, now, sending.scrubs),)

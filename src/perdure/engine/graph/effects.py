@@ -44,5 +44,5 @@ def job_effects(machine: "GraphMachine") -> tuple[RunEffect, ...]:
 
 
 def hook(machine: "GraphMachine", step: StepId, kind: str, topic: str, key: str) -> AddHook:
-    mailbox = mailbox_of(topic, key)
+    mailbox = mailbox_of(topic, key, machine.tenant)
     return AddHook(step, mailbox, kind, topic, key, machine.sources.arrival(mailbox))

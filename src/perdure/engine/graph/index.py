@@ -105,7 +105,8 @@ def index_of(machine: "GraphMachine") -> Index:
     for waiting in machine.steps.values():
         request = waiting.vertex.request
         if isinstance(request, SignalRequest):
-            index.hooks[waiting.step] = mailbox_of(waiting.topic, waiting.key or NO_KEY)
+            key = waiting.key or NO_KEY
+            index.hooks[waiting.step] = mailbox_of(waiting.topic, key, machine.tenant)
     return index
 
 

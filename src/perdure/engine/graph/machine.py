@@ -26,7 +26,7 @@ from perdure.core.graph.step_error import step_error_from
 from perdure.core.graph.transition import PASSED, StartingStep, StepResponse
 from perdure.core.graph.vertex import SignalRequest, Vertex
 from perdure.core.graph.walk import Walk
-from perdure.core.ids import Guid, StepId, message_guid
+from perdure.core.ids import Guid, StepId
 from perdure.core.journal import events as e
 from perdure.core.ledger import (
     CLOSED,
@@ -52,11 +52,11 @@ from perdure.engine.graph.ending import (
 from perdure.engine.graph.entering import STAGED, staged_form
 from perdure.engine.graph.labels import posted
 from perdure.engine.graph.pending_transition import Continuation, PendingTransition
+from perdure.engine.graph.receiving import receive_signal, settle_answer
 from perdure.engine.graph.reindexing import reindex
 from perdure.engine.graph.signals import GraphSignals
 from perdure.engine.graph.triggering import trigger_run
 from perdure.engine.known_programs import KnownPrograms
-from perdure.engine.runs.abandoning import undo_effect
 from perdure.engine.runs.effects import AddHook, RecordedChange, RemoveHook, RunEffect, UntrackAll
 from perdure.engine.runs.machine import COMMON_FACTS, HELD, Handlers, HeldOutcome, RunMachine
 from perdure.engine.runs.parameters import RunParameters
@@ -201,6 +201,11 @@ class GraphMachine(RunMachine):
         return not self._inherits and (self._pending.is_busy or bool(self.released))
 
     @property
+    def is_closing(self) -> bool:
+        """Whether the transition under way ends the run."""
+        return self._pending.is_closing
+
+    @property
     def is_walking(self) -> bool:
         return self._pending.is_walking and not self.released
 
@@ -261,11 +266,11 @@ class GraphMachine(RunMachine):
             what = f"{'run' if promise.kind is PromiseKind.CHILD else 'task'} {promise.name!r} (step {step.step})"
             answer = failed_answer(self.codec, event.payload, what, self.program.fn.__module__)
         assert event.guid is not None  # noqa: S101 - `_enter` gave it one
-        walk = self._leave(step, answer)
+        walk = self.leave(step, answer)
         if walk.stays:
             # Its further answers arrive as signals to the step itself.
             self.signals.expect(step.step, (self.signal_name(RESPOND, step.step),))
-        self.walk(walk, partial(self._received, step, event.guid))
+        self.walk(walk, partial(settle_answer, self, step, event.guid))
 
     def _on_fired(self, event: e.TimerFired) -> None:
         step = self.steps[event.promise_id]
@@ -276,12 +281,12 @@ class GraphMachine(RunMachine):
         is_limit = step.step in self.signals
         self.signals.give_up(step.step)
         answer = timeout_answer(f"hook {step.step}") if is_limit else PASSED
-        self.walk(self._leave(step, answer), partial(self.answered, step, event.guid))
+        self.walk(self.leave(step, answer), partial(self.answered, step, event.guid))
 
     def _on_delivered(self, event: e.SignalDelivered) -> None:
         waiting = self.signals.deliver(event)
         if waiting is not None and self.stopping is None and not self.steps[waiting].is_entered:
-            self.receive(self.steps[waiting])
+            receive_signal(self, self.steps[waiting])
 
     def on_parameters(self, parameters: RunParameters) -> None:
         self.state.params = parameters.read()
@@ -377,45 +382,7 @@ class GraphMachine(RunMachine):
         self._is_indexed = True
         return hook(self, step.step, "wait", step.topic, step.key or NO_KEY)
 
-    def receive(self, step: ActiveStep) -> None:
-        """Receive the oldest buffered signal that the step waits for; the next ones too while the step stays."""
-        event = None
-        if step.step in self.steps and not self.is_over:
-            event = self.signals.take(step.step)
-        if event is None:
-            return
-        guid = event.guid or message_guid(self.info.run_id, "signal", event.signal_name)
-        if not step.is_entered:
-            self.record.emit(self.entry(step, guid))
-        self.on_entered(step)
-        walk = self._leave(step, returned_answer(self.codec, event.payload))
-        received = e.SignalReceived(
-            step.step,
-            event.signal_name,
-            event.delivery_id,
-            guid,
-            True,
-            walk.stays,
-            payload=event.payload,
-        )
-        promise = self.promises.get(step.step)
-        effects: tuple[RunEffect, ...] = ()
-        if not walk.stays:
-            self.signals.give_up(step.step)
-            if promise is not None:  # its time limit
-                del self.promises[step.step]
-                promise.is_settled = True
-                effects = (undo_effect(self, promise),)
-        self.record.emit(received, *effects)
-        self.walk(walk, partial(self._received, step, guid))
-
-    def _received(self, step: ActiveStep, guid: Guid, walk: Walk) -> None:
-        """Decide on an answer after its walk; the next answer may be buffered already."""
-        self.answered(step, guid, walk)
-        if not self._pending.is_closing:
-            self.receive(step)
-
-    def _leave(self, step: ActiveStep, answer: StepResponse) -> Walk:
+    def leave(self, step: ActiveStep, answer: StepResponse) -> Walk:
         """The walk from the step's answer; it also decides whether the step stays for another answer."""
         vertex = step.vertex
         plane = (*step.plane, step.entries - 1) if vertex.opens_planes else step.plane

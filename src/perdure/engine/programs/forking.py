@@ -54,7 +54,7 @@ def fork_bundle(
                 bundle.put_work(fence, required)
         warm.machine.reindex(bundle, fence, stored)
         for name, value in warm.machine.tags.items():
-            bundle.tag(fence, name, value, now)
+            bundle.tag(fence, name, value, now, scope=source.scope)
         for key in warm.machine.search_keys:
             bundle.hook(fence, *key)
         if warm.machine.is_paused:

@@ -90,6 +90,7 @@ class Rebuilding:
         key = run.key or (None if first is None else first.idempotency_key)
         info = Info(run.run_id, run.program, run.version, key, StepId("root"))
         self._machine = make(program, info, codec, sources, programs, self._events)
+        self._machine.size.add_entries(entries)
 
     def advance(self) -> WarmRun | None:
         """Replay the next part. Returns the run when that was the last one."""

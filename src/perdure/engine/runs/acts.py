@@ -66,7 +66,7 @@ def take_act(warm: WarmRun, message: Message) -> bool:
     machine, now = warm.machine, warm.machine.sources.now_ms()
     code = _decide(warm, act)
     is_urgent = code is None and act.type in _UNLIMITED
-    if is_over_limit(warm.act_times, now) and not is_urgent:
+    if is_over_limit(warm.act_times, now, warm.machine.acts_per_minute) and not is_urgent:
         return False
     warm.act_times.append(now)
     acknowledge = Acknowledge(message.guid)

@@ -17,7 +17,7 @@ from perdure.core.journal import events as e
 from perdure.core.messages import Message
 from perdure.core.replay.doubt import doubted_steps, is_stopped, resolution_of
 from perdure.core.replay.identity import child_run_id, retry_guid
-from perdure.core.runs.acts import RETRY_AT_ONCE_MS
+from perdure.core.runs.acts import ACTS_PER_MINUTE, RETRY_AT_ONCE_MS
 from perdure.core.runs.tracing import Links, links_of
 from perdure.engine.runs.effects import (
     NO_TAGS,
@@ -34,6 +34,7 @@ from perdure.engine.runs.payloads import is_same_event
 from perdure.engine.runs.prefetched import NO_MESSAGES
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.record import IsSame, Record
+from perdure.engine.runs.size import JournalSize
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
@@ -50,6 +51,7 @@ class RunMachine(ABC):
     __slots__ = (
         "_held",
         "_sent_ms",
+        "acts_per_minute",
         "cancel_reason",
         "codec",
         "info",
@@ -68,9 +70,11 @@ class RunMachine(ABC):
         "released",
         "search_keys",
         "seed",
+        "size",
         "slot",
         "sources",
         "tags",
+        "tenant",
         "unstarted",
         "unwanted",
     )
@@ -82,6 +86,10 @@ class RunMachine(ABC):
     links: Links
     """The runs that a traced run comes from."""
     cancel_reason: str | None
+    tenant: str
+    """The scope of the run."""
+    acts_per_minute: int
+    """How many operator acts the run takes in a minute."""
 
     def __init__(
         self,
@@ -98,6 +106,7 @@ class RunMachine(ABC):
         self.sources = sources
         self.record = Record(recorded, self._place, partial(is_same_event, codec, is_same))
         self.patches = Patches(self.record)
+        self.size = JournalSize()
         self.promises: dict[StepId, DurablePromise] = {}
         """The open steps."""
         self.unstarted: list[DurablePromise] = []
@@ -129,7 +138,7 @@ class RunMachine(ABC):
         """The rows by which broadcasts and lists find a graph's run; those of its tags are others."""
         self.tags: Mapping[str, str] = NO_TAGS
         """The tags of the run now. Never changed in place: effects refer to it."""
-        self._sent_ms = 0
+        self._sent_ms, self.acts_per_minute, self.tenant = 0, ACTS_PER_MINUTE, ""
 
     @abstractmethod
     def replay(self) -> None:
@@ -185,6 +194,7 @@ class RunMachine(ABC):
             self.info = msgspec.structs.replace(self.info, trace=event.trace)
             self.links = links_of(event)
         self.slot = event.slot
+        self.tenant = event.scope or ""
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Give the run these tags, with the next commit. Those of other names stay."""

@@ -1,6 +1,6 @@
 """The patches of a run: whether it follows the changed code, decided once per patch and kept to the run's end."""
 
-from perdure.core.replay.patching import marker_of
+from perdure.core.replay.patching import CONTINUE, marker_of
 from perdure.engine.runs.record import Record
 
 
@@ -21,6 +21,17 @@ class Patches:
         if answer is None:
             answer = self.answers[patch] = self._decide(patch)
         return answer
+
+    def suggests_continuing(self, *, is_long: bool) -> bool:
+        """Whether the run is advised to continue as new: from the call on that first saw its journal long."""
+        if self.answers.get(CONTINUE):
+            return True
+        if not self._record.has_marked(CONTINUE):
+            if self._record.is_replaying or not is_long:
+                return False
+            self._record.add(marker_of(CONTINUE), ())
+        self.answers[CONTINUE] = True
+        return True
 
     def _decide(self, patch: str) -> bool:
         if self._record.has_marked(patch):

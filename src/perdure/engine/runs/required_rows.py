@@ -142,7 +142,7 @@ def add_list_rows(
             continue  # a tag that is not committed yet brings its own row
         # A row of this value may be damaged.
         for before in (value, *(held for tag, held in sorted(rows.tags) if tag == name)):
-            bundle.tag(fence, name, value, machine.sources.now_ms(), before)
+            bundle.tag(fence, name, value, machine.sources.now_ms(), before, machine.tenant)
         added.append(f"tag {name!r}")
     for key in machine.search_keys:
         if (key.topic, key.key) not in rows.tags:

@@ -104,7 +104,7 @@ def create_run(bundle: Bundle, new: NewRun, events: Sequence[Event], sources: So
     for event in events:
         if isinstance(event, ExecutionStarted) and event.tags:
             for name, value in event.tags.items():
-                bundle.tag(fence, name, value, sources.now_ms())
+                bundle.tag(fence, name, value, sources.now_ms(), scope=new.scope)
     return LoadedRun(journal, fence)
 
 
@@ -239,6 +239,7 @@ class WarmRun:
     ) -> list[Message]:
         """Add the changes and their effects to the bundle. Returns the messages among them."""
         events = [change.event for change in changes]
+        self.machine.size.add(events)
         loaded = self._loaded
         if loaded is None and self._new is not None:
             self._loaded = create_run(bundle, self._new, events, sources)
@@ -314,7 +315,7 @@ class WarmRun:
             case UntrackAll():
                 bundle.untrack_all(self.fence)
             case SetTag(name, value, before):
-                bundle.tag(self.fence, name, value, sources.now_ms(), before)
+                bundle.tag(self.fence, name, value, sources.now_ms(), before, self.scope)
             case AddHook(step, mailbox, kind, topic, key, since_ms):
                 self.needs_matching = self.needs_matching or bool(key)
                 bundle.hook(self.fence, step, mailbox, kind, topic, key, since_ms)

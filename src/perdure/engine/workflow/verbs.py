@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from perdure.authoring.call import BranchOperation, Call, DurableOperation
-from perdure.authoring.context import Promise
+from perdure.authoring.context import Info, Promise
 from perdure.authoring.definition import Definition
 from perdure.authoring.parameters import ClassParameters
 from perdure.authoring.signal import Signal
@@ -34,6 +36,8 @@ class VerbMachine(RunMachine):
 
     unawaited: Unawaited
     signals: WorkflowSignals
+    current: Fiber | None
+    is_closing: bool
     _last_place: StepId
     _appended: dict[str, int]
     """Chunks that the workflow itself has appended, by stream."""
@@ -76,6 +80,12 @@ class VerbMachine(RunMachine):
             value = int.from_bytes(self.sources.entropy(8), "big") >> 1
         event: e.RandomGenerated = self.record.emit(e.RandomGenerated(step, value))
         return event.value
+
+    def current_info(self) -> Info:
+        if self.current is None or self.is_closing:
+            return self.info  # the workflow is being left: nothing more is recorded
+        suggested = self.patches.suggests_continuing(is_long=self.size.is_long)
+        return replace(self.info, continue_suggested=True) if suggested else self.info
 
     def patched(self, patch: str) -> bool:
         self.require_current()

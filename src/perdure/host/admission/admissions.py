@@ -7,15 +7,19 @@ and with every snapshot of the store that shows a run that may begin; whatever o
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from perdure.core.admission.deciding import Fate
 from perdure.core.admission.input import StartInput, pack_input, start_guid
 from perdure.core.admission.rules import NO_SLOT, Rules, parse_slot
-from perdure.core.errors import LimitReached, RunJoined, StoreClosed
+from perdure.core.errors import LimitReached, PerdureError, RunJoined, StoreClosed
 from perdure.core.ids import HostId, RunId
+from perdure.core.journal.entry import genesis
+from perdure.core.journal.state import Status
 from perdure.core.messages import START, Message
 from perdure.host.context import HostContext
 from perdure.host.runs.batch import NO_TERMS, RunStart
+from perdure.host.runs.beginning import begin_admitted
 from perdure.host.runs.dispatcher import Dispatcher, nothing
 from perdure.store.admission_table import (
     DELAYED,
@@ -26,8 +30,9 @@ from perdure.store.admission_table import (
     Entered,
     Entrant,
 )
+from perdure.store.commit.bundle import FIRST_EPOCH
 from perdure.store.commit.rejections import run_exists
-from perdure.store.rows.records import Run
+from perdure.store.rows.records import Run, StoredRun
 
 Entering = tuple[Entrant, "asyncio.Future[Entered]"]
 
@@ -61,7 +66,7 @@ class Admissions:
             self._context.listener.message_sent(message, owner)
         match entered.fate:
             case Fate.ADMIT:
-                await self._begin_own(entered.run_id)
+                await self._begin_admitted(entrant)
             case Fate.REJECT:
                 raise _refused(entrant, entered.retry_ms)
             case Fate.JOIN if entered.run_id != entrant.run.run_id:
@@ -91,8 +96,9 @@ class Admissions:
         state = DELAYED if delay_ms else READY
         packed = pack_input(StartInput(dict(start.own_tags), start.payload))
         guid = start_guid(run_id)
+        enrolments = context.enrolments.of(run_id, start.workflow.name, now)
         return Entrant(
-            start._replace(slot=slot or None).row(run_id, now, None),
+            start._replace(slot=slot or None).row(run_id, now, None, enrolments),
             Message(run_id, guid, START, NEVER_DUE_MS, now, payload=packed),
             *(slot, name, rules, terms.priority),
             WAITING if terms.needs_approval else state,
@@ -137,6 +143,19 @@ class Admissions:
             if await self._context.store.admission.put_off(again, now + terms.debounce_ms):
                 return
         raise run_exists(entrant.run, holder)
+
+    async def _begin_admitted(self, entrant: Entrant) -> None:
+        """Begin a run that this host has just admitted, from what it knows: without reading it."""
+        run_id, owner = entrant.run.run_id, self._owner()
+        if owner is not None and run_id not in self._dispatcher.cache:
+            known = entrant.message, entrant.slot or None
+            stored = StoredRun(_admitted_run(entrant, owner), [])
+            # What goes wrong here goes wrong again after a load, and there the run is parked.
+            with suppress(PerdureError):
+                programs = self._dispatcher.programs
+                warm = await begin_admitted(self._context, programs, stored, known)
+                self._dispatcher.cache.add(warm)
+        await self._begin_own(run_id)
 
     async def _begin_own(self, run_id: RunId) -> None:
         if self._owner() is None:
@@ -242,6 +261,23 @@ class Admissions:
         if was_waiting:
             self.look_soon()
         return was_waiting
+
+
+def _admitted_run(entrant: Entrant, owner: HostId) -> Run:
+    """The row of a run that was admitted as it entered."""
+    new = entrant.run
+    names = new.scope, new.program, new.version, new.digest, new.key, owner
+    return Run(
+        new.run_id,
+        *names,
+        FIRST_EPOCH,
+        0,
+        genesis(new.run_id),
+        0,
+        Status.PENDING,
+        new.created_at_ms,
+        None,
+    )
 
 
 def _outcome(run: Run, host: HostId) -> str:

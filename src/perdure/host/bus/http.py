@@ -77,7 +77,7 @@ async def addresses(target: Target, *, allow_private: bool) -> list[str]:
     return allowed
 
 
-async def post(
+async def send_post(
     target: Target,
     ips: list[str],
     headers: Mapping[str, str],

@@ -11,7 +11,7 @@ from perdure.core.buses.signatures import secret_bytes, signature_headers
 from perdure.core.errors import BusRefused, BusUnavailable, InputError
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.host.bus.bus import BusOptions, EventBus
-from perdure.host.bus.http import HttpReply, addresses, parse_url, post
+from perdure.host.bus.http import HttpReply, addresses, parse_url, send_post
 from perdure.host.clock import HostSources
 
 
@@ -66,7 +66,7 @@ class Webhook(EventBus):
         if self._target.is_secure and self._context is None:
             self._context = await asyncio.to_thread(ssl.create_default_context)
         ips = await addresses(self._target, allow_private=self._allow_private)
-        reply = await post(self._target, ips, headers, body, self._context)
+        reply = await send_post(self._target, ips, headers, body, self._context)
         self._judge(reply)
 
     def _judge(self, reply: HttpReply) -> None:

@@ -29,7 +29,7 @@ from perdure.host.bus.bus import EventBus
 from perdure.host.bus.enrolling import LEASE_MS
 from perdure.host.context import HostContext
 from perdure.host.relays.marks import FLUSH_MS, Marks
-from perdure.host.relays.track import NO_TAGS, Track, reason_of
+from perdure.host.relays.track import NO_TAGS, Track, reason_of, wait_for_one
 from perdure.host.runs.views import reader_of
 from perdure.store.bus_table import DeadLetter, PublicationKey
 from perdure.store.rows.records import JournalPart, Run
@@ -121,7 +121,7 @@ class Relay:
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(grace_s):
                 while await self._begin() or self._publishing:
-                    await self._wait_for_publishing()
+                    await wait_for_one(self._publishing)
         await self._end_publishing()
         for track in self._tracks.values():
             self._marks.set(track.key, track.seq)
@@ -168,7 +168,7 @@ class Relay:
     async def _wait(self) -> None:
         """Wait for a hint, for an event that was published, or until something is due."""
         now_ms = self._context.sources.now_ms()
-        due_ms = min(self.next_due_ms(now_ms), self._next_sweep_ms)
+        due_ms = min(self.next_due_ms(now_ms) or self._next_sweep_ms, self._next_sweep_ms)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0, due_ms - now_ms + 1) / 1000):
                 await self._awake.wait()
@@ -176,32 +176,28 @@ class Relay:
             await asyncio.sleep(GATHER_S)
             self._awake.clear()
 
-    def next_due_ms(self, now_ms: int) -> int:
-        """When an event is tried again, or a mark is to be written; far ahead if neither is."""
-        due = [now_ms + LEASE_MS]
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When an event is tried again, or a mark is to be written; `None` if neither is."""
+        due = []
         if self._marks:
             due.append(self._marks.next_flush_ms)
         waiting = [t.retry_at_ms for t in self._active.values() if t.retry_at_ms > now_ms]
         due += [max(at_ms, self._retry_at_ms) for at_ms in waiting]
         if self._retry_at_ms > now_ms:
             due.append(self._retry_at_ms)
-        return min(due)
+        return min(due, default=None)
 
     async def work(self) -> None:
         """Publish all that may be published now, found by a whole sweep, and write the marks."""
         self._sweep_next_from(None)
         while await self._begin() or self._publishing or self._after is not None:
-            await self._wait_for_publishing()
+            await wait_for_one(self._publishing)
             if self._after is not None:
                 self._sweep_next_from(self._after)
         await self._write(self._lease_until_ms())
 
     def _sweep_next_from(self, after: PublicationKey | None) -> None:
         self._next_sweep_ms, self._after = 0, after
-
-    async def _wait_for_publishing(self) -> None:
-        if self._publishing:
-            await asyncio.wait(self._publishing, return_when=asyncio.FIRST_COMPLETED)
 
     # What to publish
 
@@ -242,7 +238,7 @@ class Relay:
                 if track.lease_until_ms > now_ms:
                     ready.append(track)
                 else:
-                    self._forget(track)
+                    del self._active[track.key]
                     self._unclaimed[track.key] = None
         if self._failures:
             ready.sort(key=lambda track: track.failures)
@@ -251,6 +247,7 @@ class Relay:
     async def _sweep(self, now_ms: int) -> None:
         """Find publications that no hint named. Each sweep continues where the last one ended."""
         self._next_sweep_ms = now_ms + SWEEP_MS
+        await self._write(self._lease_until_ms())  # what has ended is not found again
         where = self.bus.name, self.holder
         page = await self._store.buses.ahead(*where, self._after, now_ms, SWEPT_ROWS)
         self._after = page.last
@@ -266,11 +263,14 @@ class Relay:
         keys = list(self._unclaimed)[:MAX_CLAIMS]
         until_ms = self._lease_until_ms()
         where = self.bus.name, self.holder
-        for claimed in await self._store.buses.claim(*where, keys, now_ms, until_ms):
-            track = Track.of(claimed, until_ms)
-            self._tracks[track.key] = self._active[track.key] = track
+        found = await self._store.buses.claim(*where, keys, now_ms, until_ms)
+        claimed = {each.key: each for each in found}
         for key in keys:
             self._unclaimed.pop(key, None)
+            known = self._tracks.pop(key, None)
+            if key in claimed:
+                track = Track.of(claimed[key], until_ms, known)
+                self._tracks[key] = self._active[key] = track
         self._trim()
 
     def _trim(self) -> None:

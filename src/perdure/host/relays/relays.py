@@ -92,7 +92,8 @@ class Relays:
     def next_due_ms(self) -> int | None:
         """When an event is tried again, or a mark is to be written."""
         now_ms = self._context.sources.now_ms()
-        return min((relay.next_due_ms(now_ms) for relay in self.relays), default=None)
+        due = (relay.next_due_ms(now_ms) for relay in self.relays)
+        return min((each for each in due if each is not None), default=None)
 
     async def stop(self, grace_s: float) -> None:
         await asyncio.gather(*(relay.stop(grace_s) for relay in self.relays))

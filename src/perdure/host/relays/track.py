@@ -1,6 +1,7 @@
 """What a relay holds of one publication, in memory."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -38,8 +39,13 @@ class Track(msgspec.Struct, eq=False):
     retry_at_ms: int = 0
 
     @classmethod
-    def of(cls, claimed: Publication, lease_until_ms: int) -> "Track":
+    def of(cls, claimed: Publication, lease_until_ms: int, known: "Track | None" = None) -> "Track":
+        """The track of a claim: the known one if no other relay has published more of it since its lease ended."""
         key, seq, end_seq = claimed
+        if known is not None and known.seq >= seq:
+            known.lease_until_ms, known.is_expected = lease_until_ms, False
+            known.has_grown = True
+            return known
         return cls(key, seq, end_seq, lease_until_ms)
 
     @property
@@ -66,3 +72,9 @@ def reason_of(error: Exception) -> str:
     """Why an event was not published, for people."""
     text = error.what if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
     return text.replace("\0", "")[:500]
+
+
+async def wait_for_one(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Wait until one of these tasks ends, if there are any."""
+    if tasks:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

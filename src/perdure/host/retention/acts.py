@@ -201,7 +201,7 @@ def _require_artifacts(places: Places, run_id: RunId, entries: Sequence[Entry]) 
             )
 
 
-async def require_known(places: Places, run_id: RunId) -> None:
+async def require_known_run(places: Places, run_id: RunId) -> None:
     """Raise `UnknownRun` for a run that is neither in the store nor in the archive."""
     if not await places.store.retention.kin([run_id]):
         raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")

@@ -10,7 +10,7 @@ from perdure.core.runs.listing import FIRST_ID
 from perdure.host.retention.acts import MOST_RUNS, By, archive_runs, erase_runs, purge_runs
 from perdure.host.retention.places import Places
 from perdure.host.retention.policy import Retention
-from perdure.store.retention_table import Ended, Retainable
+from perdure.store.retention_table import EndPosition, Retainable
 
 LOOKED_AT = 2000
 """Runs that one read looks at."""
@@ -69,7 +69,7 @@ async def _due(places: Places, policy: Retention) -> AsyncIterator[list[RunId]]:
     """The runs that are due, in batches."""
     until_ms = places.sources.now_ms() - policy.after_ms
     for wanted in policy.selections:
-        last = Ended(until_ms, RunId(FIRST_ID))
+        last = EndPosition(until_ms, RunId(FIRST_ID))
         if policy.keep is not None:
             beyond = await places.store.retention.beyond(wanted, policy.keep)
             # Archived runs are older than those in the store: of them, none are kept for their number.
@@ -84,9 +84,9 @@ async def _due(places: Places, policy: Retention) -> AsyncIterator[list[RunId]]:
 
 
 async def _stored(
-    places: Places, wanted: Retainable, last: Ended, *, skips_erased: bool
+    places: Places, wanted: Retainable, last: EndPosition, *, skips_erased: bool
 ) -> AsyncIterator[list[RunId]]:
-    after: Ended | None = None
+    after: EndPosition | None = None
     while True:
         found, after = await places.store.retention.ended(
             wanted, after, last.closed_at_ms, LOOKED_AT
@@ -104,16 +104,16 @@ async def _stored(
 
 
 async def _archived(
-    places: Places, wanted: Retainable, last: Ended, policy: Retention
+    places: Places, wanted: Retainable, last: EndPosition, policy: Retention
 ) -> AsyncIterator[list[RunId]]:
-    after: Ended | None = None
+    after: EndPosition | None = None
     table = places.store.retention
     while found := await table.archived(wanted, after, last.closed_at_ms, MOST_RUNS):
-        after = Ended(found[-1].closed_at_ms, found[-1].run_id)
+        after = EndPosition(found[-1].closed_at_ms, found[-1].run_id)
         batch = [
             run.run_id
             for run in found
-            if Ended(run.closed_at_ms, run.run_id) <= last
+            if EndPosition(run.closed_at_ms, run.run_id) <= last
             and (policy.then == "purge" or run.receipt is None)
         ]
         if batch:

@@ -25,6 +25,7 @@ from perdure.engine.runs.messages import take_message
 from perdure.engine.runs.warm import WarmRun, rebuild_run
 from perdure.host.context import HostContext
 from perdure.host.runs.batch import RunStart
+from perdure.host.runs.configuring import configure
 from perdure.store.commit.group import stale
 from perdure.store.rows.records import StoredRun
 
@@ -32,15 +33,24 @@ _ENDS = (ActType.CANCEL, ActType.EMERGENCY_STOP)
 
 
 async def begin_admitted(
-    context: HostContext, programs: KnownPrograms, stored: StoredRun
+    context: HostContext,
+    programs: KnownPrograms,
+    stored: StoredRun,
+    known: tuple[Message, str | None] | None = None,
 ) -> WarmRun:
-    """The run in memory, at its first wait; nothing of it is written yet.
+    """The run in memory, at its first wait; nothing of it is written yet. `known` are its input and slot, if the caller
+    knows them: otherwise they are read.
 
     A run that is to be cancelled ends without driving its program.
     """
     run, store = stored.run, context.store
     loaded, _ = rebuild_run(run, stored.entries)
-    messages = [each for each, state, _ in await store.messages(run.run_id) if state == "pending"]
+    if known is not None:
+        messages, slot = [known[0]], known[1]
+    else:
+        stored_messages = await store.messages(run.run_id)
+        messages = [each for each, state, _ in stored_messages if state == "pending"]
+        slot = (await store.list_rows(run.run_id)).slot
     start = next((each for each in messages if each.kind == START), None)
     if start is None:
         now = await store.run(run.run_id)
@@ -51,11 +61,11 @@ async def begin_admitted(
             "restore it from a backup, or start the run again under another key",
         )
     program = program_for(run, programs)
-    given, slot = unpack_input(run.run_id, start.payload), (await store.list_rows(run.run_id)).slot
+    given = unpack_input(run.run_id, start.payload)
     requested = RunStart(program, given.payload, run.key, run.scope, tags=given.tags, slot=slot)
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
     machine = new_machine(program, info, context.codec, context.sources, programs)
-    machine.parks_failures = context.settings.on_failure == "park"
+    configure(machine, context.settings)
     warm = WarmRun(machine, run, loaded=loaded)
     ending = _ending_among(messages)
     approval = None if ending else _approval_among(messages)

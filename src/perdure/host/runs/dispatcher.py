@@ -36,6 +36,7 @@ from perdure.host.runs.batch import Batch, RunStart
 from perdure.host.runs.beginning import begin_admitted
 from perdure.host.runs.cache import RunCache
 from perdure.host.runs.catalogue import Catalogue
+from perdure.host.runs.configuring import configure
 from perdure.host.runs.loading import Loader
 from perdure.host.runs.logs import note_batch
 from perdure.host.runs.outcomes import Outcomes
@@ -247,7 +248,8 @@ class Dispatcher:
 
     def _submit(self, batch: Batch, on_decided: OnDecided) -> None:
         """Hand a batch to the store; an empty one is settled at once."""
-        if batch.bundle.is_empty:
+        bundle = batch.bundle
+        if not (bundle.appends or bundle.other_fences):
             self.settle(batch)
             on_decided(None)
             return
@@ -399,7 +401,7 @@ class Dispatcher:
         except BaseException:
             warm.machine.close()
             raise
-        warm.machine.parks_failures = self.context.settings.on_failure == "park"
+        configure(warm.machine, self.context.settings)
         warm.act_times = decision_times(stored.entries, self.sources.now_ms())
         self.quarantine.note_starts(warm.machine)
         recover_attempts(warm, partial(self._runs_on, run.epoch), self.context.settings.max_doubts)
@@ -479,7 +481,7 @@ class Dispatcher:
         self.context.is_killed = True
         self._rounds.close()
         self.executor.close()
-        for task in self.tasks:
+        for task in self.tasks | self.context.endless:
             task.cancel()
         for run in self.cache:
             self.evict(run)

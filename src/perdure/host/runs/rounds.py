@@ -6,13 +6,13 @@ store writes the batches of one while the next is taken.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from operator import methodcaller
 from typing import Protocol, TypeVar
 
 from perdure.host.runs.batch import Batch
 from perdure.host.runs.staging import Staging
-from perdure.store.commit.collector_pause import CollectorPause
-from perdure.store.commit.committer import OnDecided
+from perdure.store.commit.committer import CollectorPause, OnDecided
 
 T = TypeVar("T")
 
@@ -29,6 +29,8 @@ class Turn(Protocol):
     def __call__(self, outcome: BaseException | None) -> None:
         """The turn is durable, or failed."""
 
+
+_begin: Callable[[Turn], Batch] = methodcaller("begin")
 
 Submit = Callable[[Batch, OnDecided], None]
 """Hands a batch to the store, or settles an empty one."""
@@ -68,7 +70,7 @@ class Rounds:
         turns, self._turns = self._turns[:LARGEST], self._turns[LARGEST:]
         has_more = bool(self._turns)
         staging, self._interrupt = self._staging, None
-        begun = self._pass(_begin, [(turn, turn) for turn in turns])
+        begun = self._pass(_begin, zip(turns, turns, strict=True))
         reserved = self._pass(staging.reserve, begun)
         for batch, on_decided in self._pass(staging.write, reserved):
             try:
@@ -82,7 +84,7 @@ class Rounds:
             raise self._interrupt
 
     def _pass(
-        self, phase: Callable[[T], Batch], turns: Sequence[tuple[T, OnDecided]]
+        self, phase: Callable[[T], Batch], turns: Iterable[tuple[T, OnDecided]]
     ) -> list[tuple[Batch, OnDecided]]:
         """Take all turns through a phase, and return those that passed. One that fails does not affect the others."""
         passed = []
@@ -97,7 +99,3 @@ class Rounds:
         on_decided(error)
         if not isinstance(error, Exception):
             self._interrupt = error
-
-
-def _begin(turn: Turn) -> Batch:
-    return turn.begin()

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from logging import INFO
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from perdure.authoring.context import Info
 from perdure.authoring.interruption import PayloadUnavailable
-from perdure.authoring.task import Task
 from perdure.core.ids import RunId, StepId, new_run_id
 from perdure.core.journal import events as e
 from perdure.engine.known_programs import KnownPrograms
@@ -19,6 +18,7 @@ from perdure.host.context import HostContext
 from perdure.host.logs import run_log
 from perdure.host.runs.batch import Batch, RunStart, start_of
 from perdure.host.runs.cache import RunCache
+from perdure.host.runs.configuring import configure
 from perdure.host.tasks.executor import Executor
 from perdure.host.tasks.slots import WaitingSteps
 from perdure.host.watchers import RunEnding
@@ -55,7 +55,7 @@ class Staging:
         key = event.idempotency_key
         info = Info(run_id, workflow.name, workflow.version, key, StepId("root"))
         machine = new_machine(workflow, info, self._codec, self._sources, self._programs)
-        machine.parks_failures = self._context.settings.on_failure == "park"
+        configure(machine, self._context.settings)
         machine.feed(event)
         for fact in start.heritage.inherited:
             machine.feed(fact)
@@ -105,7 +105,10 @@ class Staging:
             for promise in machine.unstarted:
                 if promise.is_settled or promise.is_running or promise.is_parked:
                     continue
-                has_slot = not promise.doubts and self._has_slot(batch, promise.task)
+                has_slot = not promise.doubts and (
+                    (batch.keepers and self._executor.take_over(batch.keepers, promise.task))
+                    or self._executor.reserve(promise.task)
+                )
                 if has_slot or self._waiting.reserve(run, promise):
                     batch.starts.append((run, promise, machine.start_attempt(promise)))
             machine.unstarted.clear()
@@ -118,12 +121,6 @@ class Staging:
             notes, machine.log_notes = machine.log_notes, []
             batch.has_resumed = batch.has_resumed or any(isinstance(n, PauseEnded) for n in notes)
             batch.log_notes = [*batch.log_notes, (run, notes)]
-
-    def _has_slot(self, batch: Batch, task: Task[..., Any]) -> bool:
-        """Reserve a slot that an attempt of the run has kept, or else a free one."""
-        if batch.keepers and self._executor.take_over(batch.keepers, task):
-            return True
-        return self._executor.reserve(task)
 
     def write(self, batch: Batch) -> Batch:
         """Write what is decided into the batch's bundle."""

@@ -225,7 +225,8 @@ class Executor:
 
     def forget(self, attempt: Attempt) -> None:
         """Remove an attempt whose run has its outcome, or does not need it."""
-        self.release_kept(attempt)
+        if attempt.keeps_slot:
+            self.release_kept(attempt)
         info = attempt.info
         group = info.run_id, attempt.is_claimed
         steps = self._attempts.get(group)

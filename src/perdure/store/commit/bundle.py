@@ -17,6 +17,7 @@ from perdure.core.journal.journal import Appended
 from perdure.core.limits import (
     MAX_KEY_LENGTH,
     MAX_NAME_LENGTH,
+    MAX_PAYLOAD_BYTES,
     MAX_STEP_BYTES,
 )
 from perdure.core.messages import Message, Work
@@ -24,9 +25,8 @@ from perdure.core.streams.chunks import ROOT, NewChunk
 from perdure.core.texts import require_storable_text
 from perdure.store.commit.bundle_checks import (
     collide,
-    require_books,
+    require_new_run,
     require_payload,
-    require_run,
 )
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.graph_index import HOOK_KINDS, KEY, GraphIndex, RunChange
@@ -51,6 +51,8 @@ NO_ITEM = -1
 
 PublishedRow = tuple[RunId, str, bytes, int, TaskHolder | None, bool]
 """A published value: run, name, payload, time, the task's holder, and whether it was sent before."""
+
+_ACCOUNT_BYTES = MAX_STEP_BYTES + len("message:")
 
 _SUFFIX = re.compile(r"[0-9a-f]{32}")
 
@@ -97,7 +99,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
 
         The store rejects the bundle with `RunExists` if another run holds the key.
         """
-        require_run(run)
+        require_new_run(run)
         if any(collide(run, other) for other, _ in self.created):
             raise InputError(
                 f"run {run.run_id!r} (key {run.key!r}) is created twice in one bundle",
@@ -109,7 +111,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
                 f"{appended.seq_before} on",
                 "create a run with the first entries of its own journal",
             )
-        require_books(appended)
+        _require_books(appended)
         self.created = self._grown(self.created, (run, appended))
         fence = Fence(run.run_id, FIRST_EPOCH)
         self._guard(fence)
@@ -126,7 +128,7 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
                 f"entries of run {appended.run_id!r} under the fence of {fence.run_id!r}",
                 "append under the fence of the run that the entries belong to",
             )
-        require_books(appended)
+        _require_books(appended)
         pair = fence, appended
         self.appends = [*self.appends, pair] if self.appends else (pair,)
 
@@ -308,15 +310,21 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         self.blamed = self._grown(self.blamed, (fence.run_id, fingerprint))
 
     def tag(
-        self, fence: Fence, name: str, value: str, since_ms: int, before: str | None = None
+        self,
+        fence: Fence,
+        name: str,
+        value: str,
+        since_ms: int,
+        before: str | None = None,
+        scope: str = "",
     ) -> None:
         """Commits: the run's tag has this value, and no longer the value `before`, if the run had the tag.
 
-        A tag is a search key of the run.
+        A tag is a search key of the run, in its scope.
         """
         if before is not None:
-            self._indexed(fence).drop_key(ROOT.step, mailbox_of(name, before))
-        self.hook(fence, ROOT.step, mailbox_of(name, value), KEY, name, value, since_ms)
+            self._indexed(fence).drop_key(ROOT.step, mailbox_of(name, before, scope))
+        self.hook(fence, ROOT.step, mailbox_of(name, value, scope), KEY, name, value, since_ms)
 
     def track(self, fence: Fence, step: StepId, required: int, resolved: int) -> None:
         """Commits: `resolved` more of the `required` predecessors of a node are resolved.
@@ -467,3 +475,16 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
             items.append(item)
             return items
         return [item]
+
+
+def _require_books(appended: Appended) -> None:
+    if not appended.entries:
+        raise InputError(
+            f"an append to run {appended.run_id!r} without entries", "append at least one entry"
+        )
+    for account in appended.postings:
+        if len(account) > _ACCOUNT_BYTES or not account.isascii() or "\0" in account:  # rare
+            require_storable_text("account", account, _ACCOUNT_BYTES)
+    for entry in appended.entries:
+        if entry.sealed is not None and len(entry.sealed) > MAX_PAYLOAD_BYTES:
+            require_payload(f"entry {entry.seq} of run {appended.run_id!r}", entry.payload)

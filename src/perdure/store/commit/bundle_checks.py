@@ -1,22 +1,18 @@
 """Checks of what a bundle is given: ids, texts and sizes that the store can hold."""
 
-from perdure.core.errors import InputError, PayloadTooLarge
+from perdure.core.errors import PayloadTooLarge
 from perdure.core.ids import parse_run_id
-from perdure.core.journal.journal import Appended
 from perdure.core.limits import (
     MAX_KEY_LENGTH,
     MAX_NAME_LENGTH,
     MAX_PAYLOAD_BYTES,
-    MAX_STEP_BYTES,
 )
 from perdure.core.texts import require_storable_text
 from perdure.store.rows.records import NewRun
 from perdure.store.rows.values import require_integer
 
-_ACCOUNT_BYTES = MAX_STEP_BYTES + len("message:")
 
-
-def require_run(run: NewRun) -> None:
+def require_new_run(run: NewRun) -> None:
     parse_run_id(run.run_id)
     texts = f"{run.scope}{run.program}{run.version}{run.digest}{run.owner or ''}"
     if len(texts) > MAX_NAME_LENGTH or not texts.isascii() or "\0" in texts:  # rare
@@ -46,16 +42,3 @@ def require_payload(what: str, payload: bytes | None) -> None:
             f"{what} carries {len(payload):,} bytes, over the limit of {MAX_PAYLOAD_BYTES:,}",
             "store the payload elsewhere and pass a reference",
         )
-
-
-def require_books(appended: Appended) -> None:
-    if not appended.entries:
-        raise InputError(
-            f"an append to run {appended.run_id!r} without entries", "append at least one entry"
-        )
-    for account in appended.postings:
-        if len(account) > _ACCOUNT_BYTES or not account.isascii() or "\0" in account:  # rare
-            require_storable_text("account", account, _ACCOUNT_BYTES)
-    for entry in appended.entries:
-        if entry.sealed is not None and len(entry.sealed) > MAX_PAYLOAD_BYTES:
-            require_payload(f"entry {entry.seq} of run {appended.run_id!r}", entry.payload)

@@ -5,14 +5,15 @@ commit, and so do five hundred at once.
 """
 
 import asyncio
+import gc
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from types import TracebackType
 from typing import TypeVar
 
 from perdure.core.errors import StoreClosed
 from perdure.store.commit.bundle import Bundle
-from perdure.store.commit.collector_pause import CollectorPause
 from perdure.store.commit.contention import ContendedBundles
 from perdure.store.commit.group import break_fences
 from perdure.store.commit.writer import BundleOutcomes, Undecided
@@ -34,6 +35,32 @@ SMALL_GROUP = 256
 
 MAX_QUEUED = 4000
 """Bundles in the queue at most; beyond that, `commit` waits for a slot."""
+
+
+class CollectorPause:
+    """No automatic start of Python's garbage collector inside `with`, unless the program itself has disabled it.
+
+    The collector looks at the young objects after every 700 new ones. A round of turns, or a group that is decided,
+    makes some thousand that all are needed until the next one: collections in its midst find nothing, and move the
+    objects on to the old generation, whose collections are dear. The collector belongs to the whole process, so what
+    is inside must be short and must not wait.
+    """
+
+    __slots__ = ("_pauses",)
+
+    def __enter__(self) -> None:
+        self._pauses = gc.isenabled()
+        if self._pauses:
+            gc.disable()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pauses:
+            gc.enable()
 
 
 class QueueCapacity:

@@ -19,7 +19,7 @@ from perdure.core.streams.chunks import ChunkKey, NewChunk
 from perdure.store.commit.bundle import FIRST_EPOCH, Bundle, PublishedRow
 from perdure.store.commit.fence import Fence
 from perdure.store.commit.graph_index import GraphIndex
-from perdure.store.rows.records import NewRun, ParkedStep, TaskHolder
+from perdure.store.rows.records import NewRun, ParkedStep, TaskHolder, enrolled_rows
 from perdure.store.rows.values import RowValues
 
 
@@ -121,8 +121,8 @@ class Group:
             head = RunHead(run.run_id, FIRST_EPOCH, None, 0, appended)
             self.created.append((run, head))
             self._new_heads[run.run_id] = head
-            for each in run.enrolments:
-                self.enrolled.append((run.run_id, *astuple(each), 0, ""))
+            if run.enrolments:
+                self.enrolled += enrolled_rows(run)
             if run.key is not None:
                 self._keys.add((run.scope, run.program, run.key))
             self._add_books(appended)

@@ -11,7 +11,7 @@ from perdure.store.retention_table import (
     ERASED_TABLES,
     TABLES_OF_RUNS,
     TAG_TABLES,
-    Ended,
+    EndPosition,
     ErasureOrder,
     Kin,
     Removal,
@@ -42,20 +42,20 @@ class PostgresRetention:
         return [kin_from(row) for row in await self._rows("select_kin", list(run_ids))]
 
     async def ended(
-        self, wanted: Retainable, after: Ended | None, until_ms: int, limit: int
-    ) -> tuple[list[Ended], Ended | None]:
+        self, wanted: Retainable, after: EndPosition | None, until_ms: int, limit: int
+    ) -> tuple[list[EndPosition], EndPosition | None]:
         rows = await self._rows("select_ended", *wanted, *_after(after), until_ms, limit)
         return ended_from(rows, limit)
 
     async def archived(
-        self, wanted: Retainable, after: Ended | None, until_ms: int, limit: int
+        self, wanted: Retainable, after: EndPosition | None, until_ms: int, limit: int
     ) -> list[RetainedRun]:
         rows = await self._rows("select_archived", *wanted, *_after(after), until_ms, limit)
         return [retained_from(row) for row in rows]
 
-    async def beyond(self, wanted: Retainable, keep: int) -> Ended | None:
+    async def beyond(self, wanted: Retainable, keep: int) -> EndPosition | None:
         rows = await self._rows("select_beyond", *wanted, keep)
-        return Ended(*rows[0]) if rows else None
+        return EndPosition(*rows[0]) if rows else None
 
     async def erase(self, order: ErasureOrder) -> dict[str, int] | None:
         run_id = order.run_id
@@ -173,5 +173,5 @@ def _is_done(run: RetainedRun, removal: Removal, now_ms: int) -> bool:
     return run.archive == removal.archive
 
 
-def _after(after: Ended | None) -> tuple[int, str]:
+def _after(after: EndPosition | None) -> tuple[int, str]:
     return (-1, "") if after is None else (after.closed_at_ms, after.run_id)

@@ -135,13 +135,16 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
         return _taken
     await run("enrol_runs", group.enrolled)
     closed = group.closed_rows()
-    if await run("end_runs" if closed else "advance_runs", group.head_rows()) != len(group.heads):
+    again, (publish, published) = published_again_rows(group), publishing(group)
+    # A host's values need its ownership of the run, which a run that is closed has not.
+    is_late = bool(again) or publish == "publish_by"
+    if await run(*_advancing(group, ends=bool(closed), closes=not is_late)) != len(group.heads):
         return _unfit
-    await run("publish_again", published_again_rows(group))
-    await run(*publishing(group))
+    await run("publish_again", again)
+    await run(publish, published)
     if await run("finish_work", group.finished) != len(group.finished):
         return _lost_work
-    await run("close_runs", closed)
+    await run("close_runs", closed if is_late else [])
     await run("park_runs", list(group.parked.items()))
     await run("blame_runs", list(group.blamed.items()))
     if group.event_rows:
@@ -162,6 +165,14 @@ async def write_rows(connection: Connection, group: Group) -> FindRejected | Non
     if group.index and not await write_index(run, group.index):
         return _overflows
     return await _append_chunks(connection, group) if group.chunks else None
+
+
+def _advancing(group: Group, *, ends: bool, closes: bool) -> tuple[str, list[RowValues]]:
+    """The statement that advances the group's runs, and its rows. If it `closes` none, `close_runs` follows later."""
+    if not ends:
+        return "advance_runs", group.head_rows()
+    closed = [head.closed_at_ms if closes else None for head in group.heads.values()]
+    return "end_runs", [(*row, at_ms) for row, at_ms in zip(group.head_rows(), closed, strict=True)]
 
 
 async def _append_chunks(connection: Connection, group: Group) -> FindRejected | None:

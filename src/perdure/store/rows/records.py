@@ -9,6 +9,7 @@ from perdure.core.journal.entry import Entry
 from perdure.core.journal.state import TERMINAL, Status
 from perdure.core.ledger import AccountId
 from perdure.core.messages import MessageSummary, Work, WorkSummary
+from perdure.store.rows.values import RowValues
 
 
 class JournalPart(NamedTuple):
@@ -58,6 +59,13 @@ class NewRun(msgspec.Struct, frozen=True, gc=False):
     slot: str | None = None
     """The slot of a limit that it holds while it is open."""
     enrolments: tuple[Enrolment, ...] = ()
+
+
+def enrolled_rows(run: NewRun) -> list[RowValues]:
+    """The marks of a new run: each is at its first entry."""
+    return [
+        (run.run_id, each.bus, each.holder, each.lease_until_ms, 0, "") for each in run.enrolments
+    ]
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):

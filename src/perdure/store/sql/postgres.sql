@@ -44,18 +44,21 @@ FROM (
 WHERE run.id = b.id
 
 -- name: end_runs
--- Commits: what `advance_runs` commits, for groups in which runs end.
+-- Commits: what `advance_runs` commits, for groups in which runs end, and for those that end what `close_runs` commits:
+-- a row whose status changes gets new entries in all indexes, and in one statement it does so once.
 -- Locks: the run rows, in the order of ids, also against appends to their streams. The first change of a row
 -- must lock its key. If only a later change in the transaction does, a writer to a stream that read the row before can
 -- continue with what it read: in one of some 15 races a chunk was committed after the end of its run.
 UPDATE perdure.run AS run
 SET seq = coalesce(b.seq, run.seq), head = coalesce(b.head, run.head),
-    semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status)
+    semaphore = coalesce(b.semaphore, run.semaphore), status = coalesce(b.status, run.status),
+    closed_at_ms = coalesce(b.closed_at_ms, run.closed_at_ms),
+    owner = CASE WHEN b.closed_at_ms IS NULL THEN run.owner END
 FROM (
-    SELECT locked.id, b.seq, b.head, b.semaphore, b.status
+    SELECT locked.id, b.seq, b.head, b.semaphore, b.status, b.closed_at_ms
     FROM unnest($1::text[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bigint[],
-                $8::text[])
-             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status)
+                $8::text[], $9::bigint[])
+             AS b (id, epoch, head_before, semaphore_before, seq, head, semaphore, status, closed_at_ms)
     JOIN perdure.run AS locked
       ON locked.id = b.id AND locked.epoch = b.epoch
      AND (b.head_before IS NULL
@@ -151,7 +154,7 @@ WHERE run.id = fit.id AND whole.fits
 
 -- name: close_runs
 -- Commits: the time at which runs ended. They have no owner from then on: any host may settle messages that
--- arrive later. A statement of its own, because `advance_runs` touches no index.
+-- arrive later. A statement of its own, after values that a host publishes, which need its ownership.
 -- Locks: the run rows, also against appends to their streams, which end here.
 UPDATE perdure.run AS run SET closed_at_ms = b.closed_at_ms, owner = NULL
 FROM (

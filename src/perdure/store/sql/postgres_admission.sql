@@ -62,6 +62,12 @@ FROM
 ON CONFLICT DO NOTHING
 RETURNING id
 
+-- name: enrol_runs
+-- Commits: new runs are to be published to buses, from their first entry on.
+INSERT INTO perdure.publication (run_id, bus, holder, lease_until_ms, seq, replay)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[])
+ON CONFLICT DO NOTHING
+
 -- name: select_taken
 -- The run that has the id or holds the key.
 SELECT id FROM perdure.run WHERE id = $1::text

@@ -56,6 +56,12 @@ FROM (VALUES :rows) WHERE true
 ON CONFLICT DO NOTHING
 RETURNING id
 
+-- name: enrol_runs
+-- Commits: new runs are to be published to buses, from their first entry on.
+INSERT INTO perdure_publication (run_id, bus, holder, lease_until_ms, seq, replay)
+VALUES :rows
+ON CONFLICT DO NOTHING
+
 -- name: select_taken
 -- The run that has the id or holds the key.
 SELECT id FROM perdure_run WHERE id = :run_id

@@ -490,6 +490,14 @@ FROM (SELECT run_id, arrival, kind, reason AS verdict,
              CASE WHEN json_valid(CAST(payload AS TEXT)) THEN CAST(payload AS TEXT) ELSE '{}' END AS act
       FROM perdure_message WHERE kind LIKE 'act:%' AND state = 'dead') AS sent
 WHERE sent.verdict LIKE 'accepted;%' OR instr(sent.verdict, ': ') > 1;
+
+-- Artifacts that tasks have stored, by the results that refer to them; `attempt` is the attempt that stored it.
+CREATE VIEW perdure_v1_artifacts AS
+SELECT e.run_id, e.seq, e.at_ms, e.body ->> '$.promise_id' AS step, coalesce(e.body ->> '$.attempt', 1) AS attempt,
+       stored.value ->> '$.uri' AS uri, stored.value ->> '$.kind' AS kind, stored.value ->> '$.sha256' AS sha256,
+       stored.value ->> '$.size_bytes' AS size_bytes, stored.value ->> '$.expires_at_ms' AS expires_at_ms
+FROM perdure_event AS e CROSS JOIN json_each(e.body, '$.artifacts') AS stored
+WHERE e.body LIKE '{"type":"InvokeCompleted"%"artifacts":[%';
 -- scope, name     which schedule
 -- program         whose runs it starts
 -- payload         their arguments, as codec bytes

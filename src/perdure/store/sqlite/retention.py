@@ -12,7 +12,7 @@ from perdure.store.retention_table import (
     BARE_TABLES,
     ERASED_TABLES,
     TAG_TABLES,
-    Ended,
+    EndPosition,
     ErasureOrder,
     Kin,
     Removal,
@@ -50,24 +50,24 @@ class SqliteRetention:
         return [kin_from(row) for row in await self._rows("select_kin", ids=json_list(run_ids))]
 
     async def ended(
-        self, wanted: Retainable, after: Ended | None, until_ms: int, limit: int
-    ) -> tuple[list[Ended], Ended | None]:
+        self, wanted: Retainable, after: EndPosition | None, until_ms: int, limit: int
+    ) -> tuple[list[EndPosition], EndPosition | None]:
         rows = await self._rows(
             "select_ended", **_where(wanted), **_after(after), until_ms=until_ms, limit=limit
         )
         return ended_from(rows, limit)
 
     async def archived(
-        self, wanted: Retainable, after: Ended | None, until_ms: int, limit: int
+        self, wanted: Retainable, after: EndPosition | None, until_ms: int, limit: int
     ) -> list[RetainedRun]:
         rows = await self._rows(
             "select_archived", **_where(wanted), **_after(after), until_ms=until_ms, limit=limit
         )
         return [retained_from(row) for row in rows]
 
-    async def beyond(self, wanted: Retainable, keep: int) -> Ended | None:
+    async def beyond(self, wanted: Retainable, keep: int) -> EndPosition | None:
         rows = await self._rows("select_beyond", **_where(wanted), keep=keep)
-        return Ended(*rows[0]) if rows else None
+        return EndPosition(*rows[0]) if rows else None
 
     async def erase(self, order: ErasureOrder) -> dict[str, int] | None:
         one = {"run_id": order.run_id}
@@ -227,7 +227,7 @@ def _where(wanted: Retainable) -> dict[str, Any]:
     return {"status": wanted.status, "program": wanted.program, "scope": wanted.scope}
 
 
-def _after(after: Ended | None) -> dict[str, Any]:
+def _after(after: EndPosition | None) -> dict[str, Any]:
     return (
         {"after_ms": -1, "after_id": ""}
         if after is None

@@ -5,11 +5,12 @@ evaluates before the await, and that may fail or change, are evaluated before th
 """
 
 import ast
+import asyncio
 
 from perdure.authoring import concurrency, verbs
 from perdure.authoring.graphs.compiler.calls import resolve_call
 from perdure.authoring.graphs.compiler.durations import seconds
-from perdure.authoring.graphs.compiler.evaluation_order import parts_of, with_parts
+from perdure.authoring.graphs.compiler.evaluation_order import parts_of, with_values
 from perdure.authoring.graphs.compiler.gathering import compile_gather
 from perdure.authoring.graphs.compiler.unit import Unit, is_stable
 from perdure.authoring.signal import Signal
@@ -33,7 +34,7 @@ def compile_awaits(unit: Unit, node: ast.expr) -> ast.expr:
         return compile_await(unit, node, None)
     if _refuse_conditional(unit, node):
         return unit.unknown(node)
-    return with_parts(node, compile_awaits_in_order(unit, parts_of(node)))
+    return with_values(node, compile_awaits_in_order(unit, parts_of(node)))
 
 
 def compile_awaits_in_order(unit: Unit, nodes: list[ast.expr]) -> list[ast.expr]:
@@ -53,10 +54,10 @@ def compile_await(unit: Unit, node: ast.Await, into: str | None) -> ast.expr:
     call = node.value
     if isinstance(call, ast.Call):
         target = unit.names.find(call.func)
-        if target is concurrency.gather:
+        if target is concurrency.gather or target is asyncio.gather:
             return compile_gather(unit, call, into, compile_awaits_in_order)
-        if target is verbs.sleep:
-            return _slept(unit, call)
+        if target is verbs.sleep or target is asyncio.sleep:
+            return _slept(unit, call, "duration" if target is verbs.sleep else "delay")
         if isinstance(call.func, ast.Attribute) and call.func.attr == "receive":
             signal = unit.names.find(call.func.value)
             if isinstance(signal, Signal):
@@ -85,8 +86,8 @@ def _plain(name: str) -> str:
     return name if name.isidentifier() else "call"
 
 
-def _slept(unit: Unit, call: ast.Call) -> ast.expr:
-    duration = _only_argument(unit, call, "duration")
+def _slept(unit: Unit, call: ast.Call, parameter: str) -> ast.expr:
+    duration = _only_argument(unit, call, parameter)
     if duration is not None:
         length = compile_awaits(unit, seconds(unit, duration))
         name = unit.writer.name("sleep")

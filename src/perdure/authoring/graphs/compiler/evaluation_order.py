@@ -23,7 +23,7 @@ def parts_of(node: ast.expr) -> list[ast.expr]:
     return [_read(node, place) for place in _places(node)]
 
 
-def with_parts(node: ast.expr, parts: list[ast.expr]) -> ast.expr:
+def with_values(node: ast.expr, parts: list[ast.expr]) -> ast.expr:
     """A copy of the expression with other operands."""
     made = copy(node)
     for place, part in zip(_places(node), parts, strict=True):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, cast
 
+from perdure.authoring.graphs.compiler.changes import own_containers
 from perdure.authoring.graphs.compiler.checking import CompiledGraphCheck
 from perdure.authoring.graphs.compiler.dicts import refuse_fields_of_dicts
 from perdure.authoring.graphs.compiler.expressions import ExpressionCompiler
@@ -32,7 +33,7 @@ def compile_function(fn: Callable[..., Any], *, name: str, version: str) -> m.Gr
     parameters = Parameters(function, tree, problems)
     writer = GraphWriter()
     expressions = ExpressionCompiler(names, problems)
-    unit = Unit(writer, names, problems, expressions, _mutable(tree))
+    unit = Unit(writer, names, problems, expressions, _mutable(tree), own_containers(tree))
     refuse_iterators(tree, names, problems)
     refuse_fields_of_dicts(tree, problems)
     writer.at = tree

@@ -7,8 +7,10 @@ from typing import Any, Final
 from perdure.authoring.graphs.compiler.awaits import (
     compile_await,
     compile_awaits,
+    compile_awaits_in_order,
     compile_discarded_await,
 )
+from perdure.authoring.graphs.compiler.changes import changed_dict, changed_list
 from perdure.authoring.graphs.compiler.handlers import compile_try
 from perdure.authoring.graphs.compiler.loops import (
     compile_break,
@@ -78,6 +80,8 @@ def _assign(unit: Unit, node: ast.Assign) -> None:
         and isinstance(node.value, ast.Await)
     ):
         _assign_await(unit, target, node.value)
+    elif len(node.targets) == 1 and _is_own(unit, changed_dict(target), dict):
+        _set_item(unit, target, node.value)
     else:
         store(unit, node.targets, compile_awaits(unit, node.value))
 
@@ -123,6 +127,11 @@ def _expression(unit: Unit, node: ast.Expr) -> None:
     if isinstance(value, ast.Await):
         compile_discarded_await(unit, value)
         return
+    owner_of_list = changed_list(value)
+    if owner_of_list is not None and _is_own(unit, owner_of_list, list):
+        assert isinstance(value, ast.Call)  # noqa: S101 - for the type checker
+        _append(unit, owner_of_list, value.args[0])
+        return
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         instead = _IN_PLACE.get(value.func.attr)
         if instead is not None:
@@ -131,6 +140,32 @@ def _expression(unit: Unit, node: ast.Expr) -> None:
             unit.problems.add(value, what, f"build a new one: `{instead.format(owner, given)}`")
             return
     unit.keep(compile_awaits(unit, value), "value")
+
+
+def _is_own(unit: Unit, name: ast.Name | None, kind: type) -> bool:
+    return name is not None and unit.own.get(name.id) is kind
+
+
+def _append(unit: Unit, name: ast.Name, item: ast.expr) -> None:
+    """`xs.append(x)` on a list that no other reference sees: `xs = [*xs, x]`."""
+    value = compile_awaits(unit, item)
+    made = ast.List([ast.Starred(ast.Name(name.id, ast.Load()), ast.Load()), value], ast.Load())
+    _give_made(unit, name, made)
+
+
+def _set_item(unit: Unit, target: ast.expr, value: ast.expr) -> None:
+    """`d[k] = v` on a dict that no other reference sees: `d = {**d, k: v}`, with `v` evaluated before `k`."""
+    name = changed_dict(target)
+    assert name is not None and isinstance(target, ast.Subscript)  # noqa: S101, PT018 - the caller has asked
+    item, key = compile_awaits_in_order(unit, [value, target.slice])
+    if not is_stable(item) and not is_stable(key):
+        item = unit.keep(item, "value")
+    _give_made(unit, name, ast.Dict([None, key], [ast.Name(name.id, ast.Load()), item]))
+
+
+def _give_made(unit: Unit, name: ast.Name, made: ast.expr) -> None:
+    target = ast.copy_location(ast.Name(name.id, ast.Store()), name)
+    give(unit, target, ast.fix_missing_locations(ast.copy_location(made, name)))
 
 
 def _if(unit: Unit, node: ast.If) -> None:

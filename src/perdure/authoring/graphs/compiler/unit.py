@@ -28,6 +28,8 @@ class Unit:
     expressions: ExpressionCompiler
     mutable: frozenset[str]
     """Variables that may hold a list or dict: in Python `+=` changes these in place, also for other references."""
+    own: dict[str, type] = field(default_factory=dict)
+    """Variables whose lists and dicts no other reference sees, with `list` or `dict`: they may be changed."""
     loops: list[EnclosingLoop] = field(default_factory=list)
     caught: list[str] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
--- The view of decisions has the acts that no journal records, too.
+-- The view of decisions has the acts that no journal records, too. A view of artifacts.
 
 DROP VIEW perdure.perdure_v1_decisions;
 
@@ -21,3 +21,12 @@ FROM (SELECT run_id, arrival, kind, reason AS verdict,
              CASE WHEN encode(payload, 'escape') LIKE '{%}' THEN convert_from(payload, 'UTF8') ELSE '{}' END::json AS act
       FROM perdure.message WHERE kind LIKE 'act:%' AND state = 'dead') AS sent
 WHERE sent.verdict LIKE 'accepted;%' OR strpos(sent.verdict, ': ') > 1;
+
+-- Artifacts that tasks have stored, by the results that refer to them; `attempt` is the attempt that stored it.
+CREATE VIEW perdure.perdure_v1_artifacts AS
+SELECT e.run_id, e.seq, e.at_ms, e.body::json ->> 'promise_id' AS step,
+       coalesce((e.body::json ->> 'attempt')::bigint, 1) AS attempt,
+       stored.value ->> 'uri' AS uri, stored.value ->> 'kind' AS kind, stored.value ->> 'sha256' AS sha256,
+       (stored.value ->> 'size_bytes')::bigint AS size_bytes, (stored.value ->> 'expires_at_ms')::bigint AS expires_at_ms
+FROM perdure.event AS e CROSS JOIN LATERAL json_array_elements(e.body::json -> 'artifacts') AS stored (value)
+WHERE e.body LIKE '{"type":"InvokeCompleted"%"artifacts":[%';
