@@ -31,7 +31,7 @@ def shop(url: str, broker: Broker) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, cwd=ROOT)
 
 
-async def grown(client: "Redis[Any]", process: subprocess.Popen[bytes], by: int) -> None:
+async def grown(client: Redis, process: subprocess.Popen[bytes], by: int) -> None:
     """Wait until the stream has grown, or the process has ended."""
     before = await client.xlen("events")
     while await client.xlen("events") < before + by and process.poll() is None:  # noqa: ASYNC110 - another process writes
