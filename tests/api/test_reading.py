@@ -308,6 +308,21 @@ async def test_programs_show_what_they_take_and_give(reader: httpx2.AsyncClient)
     assert missing.json()["code"] == "unknown-name"
 
 
+async def test_metrics_are_few_and_have_no_ids(reader: httpx2.AsyncClient) -> None:
+    await reader.get("/v1/nowhere")
+    answer = await reader.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert values["perdure_open_runs"] == "1"
+    assert values["perdure_hosts"] == "0"
+    documented = {line.split()[2] for line in lines if line.startswith("# HELP ")}
+    assert {name.partition("{")[0] for name in values} <= documented
+    assert "r_" not in answer.text.replace("perdure_", "").replace("per_", "")
+    again = await reader.get("/metrics")
+    assert 'perdure_http_requests_total{status="2xx"} 1' in again.text
+
+
 async def test_health_needs_no_store_and_ready_does(sqlite_url: str) -> None:
     async with served(Engine(sqlite_url)) as client:
         assert (await client.get("/health")).json() == {"status": "ok"}

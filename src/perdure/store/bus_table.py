@@ -26,7 +26,7 @@ class StoredBus(msgspec.Struct, frozen=True):
 
 
 class PublicationKey(NamedTuple):
-    """A run, and the request to publish a part of it again; '' for the run as it goes on."""
+    """A run, and the request to publish a part of it again; '' for the run as it advances."""
 
     run_id: RunId
     replay: str = ""

@@ -208,7 +208,7 @@ async def test_a_bus_that_is_down_for_an_hour_costs_only_lag() -> None:
         await assert_sound(engine)
 
 
-async def test_a_refused_event_is_a_dead_letter_after_its_tries_and_the_relay_goes_on() -> None:
+async def test_a_refused_event_is_a_dead_letter_after_its_tries_and_the_relay_continues() -> None:
     bus, alerts, tries = Bus(tries=3), list[Alert](), list[int]()
     engine = Engine("sqlite:///:memory:", buses=[bus], on_alert=alerts.append)
 

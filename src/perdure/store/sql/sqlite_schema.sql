@@ -543,7 +543,7 @@ CREATE TABLE perdure_bus (
 ) STRICT, WITHOUT ROWID;
 
 -- bus, run_id     which run is published to which bus
--- replay          '' for the run as it goes on; otherwise names a request to publish a part of it again
+-- replay          '' for the run as it advances; otherwise names a request to publish a part of it again
 -- seq             the next entry to publish: all before it are published, or dead letters
 -- end_seq         where a replay ends; NULL if with the run. The row is deleted when all is published
 -- holder          the relay that publishes it; NULL if none does
