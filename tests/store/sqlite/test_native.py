@@ -15,7 +15,7 @@ from perdure.store.commit.bundle import Bundle
 from perdure.store.sqlite.connections import connection as connections
 from perdure.store.sqlite.connections.bulk_statements import GroupStatement, one_row
 from perdure.store.sqlite.connections.connection import WIDTHS, Connection
-from perdure.store.sqlite.connections.opening import MEMORY, connect, connect_first
+from perdure.store.sqlite.connections.opening import MEMORY, connect_first, connect_to_file
 from perdure.store.sqlite.store import SqliteStore
 from perdure.store.statements import statements
 from tests.store.builders import (
@@ -153,7 +153,7 @@ async def test_the_native_writer_leaves_an_open_transaction_alone(store: SqliteS
 async def test_a_write_in_place_does_not_wait_for_another_process(
     store: SqliteStore, tmp_path: Path
 ) -> None:
-    other = connect(str(tmp_path / "store.db"))
+    other = connect_to_file(str(tmp_path / "store.db"))
     other.execute("BEGIN IMMEDIATE")
     assert not idle(store).write([posting("r", 1)])
     other.close()
@@ -163,7 +163,7 @@ async def test_a_write_in_place_does_not_wait_for_another_process(
 
 async def test_a_group_waits_for_another_process(store: SqliteStore, tmp_path: Path) -> None:
     runs = [await begun(store) for _ in range(3)]
-    other = connect(str(tmp_path / "store.db"))
+    other = connect_to_file(str(tmp_path / "store.db"))
     other.execute("BEGIN IMMEDIATE")
     commits = asyncio.ensure_future(commit_all(store, *(run.step() for run in runs)))
     await asyncio.sleep(0.1)
@@ -278,7 +278,7 @@ async def test_a_job_submitted_while_a_group_is_written_runs_after_it(
     store: SqliteStore, tmp_path: Path
 ) -> None:
     runs = [await begun(store) for _ in range(2)]
-    other = connect(str(tmp_path / "store.db"))
+    other = connect_to_file(str(tmp_path / "store.db"))
     other.execute("BEGIN IMMEDIATE")
     commits = asyncio.ensure_future(commit_all(store, *(run.step() for run in runs)))
     await asyncio.sleep(0.01)

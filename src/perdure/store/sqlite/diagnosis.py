@@ -8,7 +8,7 @@ from tempfile import NamedTemporaryFile
 
 from perdure.store.rows.readings import Reading
 from perdure.store.schema import migrations
-from perdure.store.sqlite.connections.opening import connect
+from perdure.store.sqlite.connections.opening import connect_to_file
 
 SYNCS = 9
 """How many times a small file is written and synchronized."""
@@ -18,7 +18,7 @@ SUSPICIOUSLY_FAST_MS = 0.02
 
 
 def diagnose_sqlite(path: str) -> list[Reading]:
-    connection = connect(path)
+    connection = connect_to_file(path)
     try:
         mode = str(connection.pragma("journal_mode"))
         free = int(connection.pragma("freelist_count")) / max(

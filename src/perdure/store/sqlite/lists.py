@@ -15,7 +15,7 @@ from perdure.store.list_queries import Asking, ListQueries, require_storable_fil
 from perdure.store.rows.lists import ListedPage, RunCount, SqlRows
 from perdure.store.rows.values import require_texts
 from perdure.store.sqlite.connections.damage import run_with_typed_errors
-from perdure.store.sqlite.connections.opening import MEMORY, connect, retry_while_locked
+from perdure.store.sqlite.connections.opening import MEMORY, connect_to_file, retry_while_locked
 from perdure.store.sqlite.connections.read_only import query
 from perdure.store.sqlite.connections.statement_guard import require_values
 from perdure.store.sqlite.connections.thread import ConnectionThread
@@ -56,7 +56,7 @@ class SqliteLists(ABC):
         if self._path == MEMORY:
             return await self._read(job)
         # On a connection of its own: a long query must not delay other reads.
-        reading = ConnectionThread(f"perdure-sql {self._path}", lambda: connect(self._path))
+        reading = ConnectionThread(f"perdure-sql {self._path}", lambda: connect_to_file(self._path))
         try:
             await reading.open()
             return await reading.run(partial(run_with_typed_errors, self._path, job))

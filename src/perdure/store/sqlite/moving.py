@@ -20,7 +20,7 @@ from perdure.store.rows.moving import (
     require_mark,
 )
 from perdure.store.schema import MOVED, migrations
-from perdure.store.sqlite.connections.opening import connect
+from perdure.store.sqlite.connections.opening import connect_to_file
 from perdure.store.sqlite.writing import in_transaction
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class MovableSqlite:
 
     def __init__(self, path: str) -> None:
         self.name = f"sqlite:///{path}"
-        self._connection = connect(path)
+        self._connection = connect_to_file(path)
         self._turn = asyncio.Lock()
 
     async def mark(self) -> MoveMark | None:

@@ -63,8 +63,8 @@ from perdure.store.sqlite.connections.heartbeat_connection import (
 from perdure.store.sqlite.connections.inline import InlineConnection
 from perdure.store.sqlite.connections.opening import (
     MEMORY,
-    connect,
     connect_first,
+    connect_to_file,
     retry_while_locked,
 )
 from perdure.store.sqlite.connections.thread import ConnectionThread
@@ -113,7 +113,7 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
             reader = writer = InlineConnection(first_connection)
         else:
             writer = ConnectionThread(f"perdure-writer {path}", first_connection)
-            reader = ConnectionThread(f"perdure-reader {path}", lambda: connect(path))
+            reader = ConnectionThread(f"perdure-reader {path}", lambda: connect_to_file(path))
         try:
             await writer.open_to_write()
             if reader is not writer:
@@ -386,7 +386,9 @@ class SqliteStore(SqliteGraphs, SqliteLists, SqliteOperator, SqliteWork):
         if self._path == MEMORY:
             return await self._read(integrity_check)
         # On a separate connection: the check reads the whole file, and other reads must not wait for it.
-        checking = ConnectionThread(f"perdure-check {self._path}", lambda: connect(self._path))
+        checking = ConnectionThread(
+            f"perdure-check {self._path}", lambda: connect_to_file(self._path)
+        )
         try:
             await checking.open()
             return await checking.run(partial(run_with_typed_errors, self._path, integrity_check))

@@ -7,7 +7,7 @@ import apsw
 
 from perdure.core.errors import InputError, StoreUnavailable
 from perdure.store.sqlite.connections.damage import run_with_typed_errors
-from perdure.store.sqlite.connections.opening import connect
+from perdure.store.sqlite.connections.opening import connect_to_file
 
 PARTIAL = ".partial"
 """The suffix of a copy that is not complete."""
@@ -27,7 +27,7 @@ class Copying:
         self._path = path
         self._to = to
         self.partial = to.with_name(to.name + PARTIAL)
-        self._connection = connect(path)
+        self._connection = connect_to_file(path)
 
     @property
     def pages(self) -> int:

@@ -15,7 +15,7 @@ from perdure.store.rows.values import require_storable_values
 from perdure.store.sqlite.connections.connection import MAX_WAL_PAGES
 from perdure.store.sqlite.connections.failures import cannot_write
 from perdure.store.sqlite.connections.foreign import descriptors
-from perdure.store.sqlite.connections.opening import connect
+from perdure.store.sqlite.connections.opening import connect_to_file
 from perdure.store.statements import heartbeat_statement, statements
 
 _SQL = statements("sqlite")
@@ -57,7 +57,7 @@ class SqliteHeartbeatConnection:
 
     def _connected(self) -> apsw.Connection:
         if self._connection is None:
-            connection = self._connection = connect(self._path)
+            connection = self._connection = connect_to_file(self._path)
             connection.set_busy_timeout(0)
             # A heartbeat may be lost in a power cut.
             connection.execute("PRAGMA synchronous = NORMAL")

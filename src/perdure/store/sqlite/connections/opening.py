@@ -22,7 +22,7 @@ T = TypeVar("T")
 _STATEMENTS = 512
 
 
-def connect(path: str) -> Connection:
+def connect_to_file(path: str) -> Connection:
     """Open a connection that waits for locks and makes each commit durable."""
     return _open(path, _configure)
 
