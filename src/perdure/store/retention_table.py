@@ -128,11 +128,11 @@ class RetentionTable(Protocol):
         """The newest ended run that is not among the newest `keep`."""
         ...
 
-    async def erase(self, order: ErasureOrder) -> dict[str, int] | None:
+    async def erase(self, order: ErasureOrder) -> bool:
         """Commits: the entries without data, no other rows with data of the run, a new epoch, and the receipt.
 
-        Returns the numbers of deleted rows, by table. `None`, and nothing is written, if the run is not closed, has
-        another head, or has a child or a fork that is not erased.
+        False, and nothing is written, if the run is not closed, has another head, or has a child or a fork that is not
+        erased.
         """
         ...
 

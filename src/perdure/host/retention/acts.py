@@ -166,7 +166,7 @@ async def _erase_stored(places: Places, run_id: RunId, by: By) -> bool:
     erased = erase_journal(entries)
     receipt = _receipt(places, run_id, erased, by)
     order = ErasureOrder(run_id, run.head, erased.changed, receipt.text)
-    return await store.retention.erase(order) is not None
+    return await store.retention.erase(order)
 
 
 async def _erase_archived(places: Places, kept: RetainedRun, by: By) -> bool:

@@ -1,16 +1,19 @@
 """One pass of the policies over the runs that are over."""
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from perdure.core.errors import InputError
+from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import RunId
 from perdure.core.runs.listing import FIRST_ID
 from perdure.host.retention.acts import MOST_RUNS, By, archive_runs, erase_runs, purge_runs
 from perdure.host.retention.places import Places
 from perdure.host.retention.policy import Retention
 from perdure.store.retention_table import EndPosition, Retainable
+
+log = logging.getLogger("perdure.host")
 
 LOOKED_AT = 2000
 """Runs that one read looks at."""
@@ -59,7 +62,10 @@ async def _act(places: Places, policy: Retention, batch: Sequence[RunId]) -> int
     for run_id in batch:
         try:
             await erase_runs(places, run_id, By(reason="retention"))
-        except InputError:  # a relative is open, or keeps the data: a later pass erases the run
+        except StoreError:
+            raise
+        except PerdureError as error:  # such as an open relative: a later pass erases the run
+            log.info("retention does not erase run %s: %s", run_id, error)
             continue
         done += 1
     return done

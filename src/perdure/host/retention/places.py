@@ -44,7 +44,7 @@ class Places:
         content = gzip.compress(b"".join(write_export(header, entries)), mtime=0)
         name = f"{archive_prefix(header.run.run_id)}{sha256(content).hexdigest()}"
         with suppress(NameTaken):  # an earlier attempt has stored the same bytes
-            await self.require_archive().put(name, _parts_of(content), len(content))
+            await self.require_archive().put(name, _in_parts(content), len(content))
         return name
 
     async def read(self, kept: RetainedRun) -> tuple[ExportHeader, list[Entry]]:
@@ -87,6 +87,6 @@ def _damaged(kept: RetainedRun, why: str) -> ArtifactDamaged:
     )
 
 
-async def _parts_of(content: bytes) -> AsyncIterator[bytes]:
+async def _in_parts(content: bytes) -> AsyncIterator[bytes]:
     for first in range(0, len(content), PART_BYTES):
         yield content[first : first + PART_BYTES]

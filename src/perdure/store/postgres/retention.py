@@ -59,15 +59,15 @@ class PostgresRetention:
         rows = await self._rows("select_beyond", *wanted, keep)
         return EndPosition(*rows[0]) if rows else None
 
-    async def erase(self, order: ErasureOrder) -> dict[str, int] | None:
+    async def erase(self, order: ErasureOrder) -> bool:
         run_id = order.run_id
         require_storable_values([run_id, order.receipt])
 
-        async def job(connection: Connection) -> dict[str, int] | None:
+        async def job(connection: Connection) -> bool:
             async with transaction(connection):
                 await connection.execute(_SQL["lock_runs"], [run_id])
                 if not await connection.fetch(_SQL["select_erasable"], run_id, order.head):
-                    return None
+                    return False
                 changed = order.changed
                 columns = (
                     [each.seq for each in changed],
@@ -79,7 +79,8 @@ class PostgresRetention:
                 await connection.execute(_SQL["erase_audit"], run_id)
                 await connection.execute(_SQL["erase_run"], run_id)
                 await connection.execute(_SQL["retain_erased"], run_id, order.receipt)
-                return await _delete(connection, ERASED_TABLES, [run_id])
+                await _delete(connection, ERASED_TABLES, [run_id])
+            return True
 
         return await self._use(job)
 
@@ -167,16 +168,9 @@ async def _delete_slots(connection: Connection, run_ids: Sequence[RunId], now_us
         await connection.execute(_SQL["delete_slots"], slots, now_us)
 
 
-async def _delete(
-    connection: Connection, tables: Sequence[str], run_ids: Sequence[RunId]
-) -> dict[str, int]:
-    counts = {}
+async def _delete(connection: Connection, tables: Sequence[str], run_ids: Sequence[RunId]) -> None:
     for table in tables:
-        sql = _SQL["delete_rows"].replace(":table", table)
-        status = await connection.execute(sql, list(run_ids))
-        if count := int(status.rpartition(" ")[2]):
-            counts[table] = count
-    return counts
+        await connection.execute(_SQL["delete_rows"].replace(":table", table), list(run_ids))
 
 
 def _is_done(run: RetainedRun, removal: Removal, now_ms: int) -> bool:

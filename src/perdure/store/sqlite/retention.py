@@ -71,21 +71,22 @@ class SqliteRetention:
         rows = await self._rows("select_beyond", **_where(wanted), keep=keep)
         return EndPosition(*rows[0]) if rows else None
 
-    async def erase(self, order: ErasureOrder) -> dict[str, int] | None:
+    async def erase(self, order: ErasureOrder) -> bool:
         one = {"run_id": order.run_id}
 
-        def job(connection: apsw.Connection) -> dict[str, int] | None:
+        def job(connection: apsw.Connection) -> bool:
             if not connection.execute(
                 _SQL["select_erasable"], one | {"head": order.head}
             ).fetchall():
-                return None
+                return False
             rows = [(each.body, each.erased, order.run_id, each.seq) for each in order.changed]
             connection.executemany(_SQL["erase_entry"], rows)
             _delete_slots(connection, [order.run_id], _ANY_TIME_US)
             connection.execute(_SQL["erase_audit"], one)
             connection.execute(_SQL["erase_run"], one)
             connection.execute(_SQL["retain_erased"], one | {"receipt": order.receipt})
-            return _delete(connection, ERASED_TABLES, [order.run_id])
+            _delete(connection, ERASED_TABLES, [order.run_id])
+            return True
 
         require_storable_values([order.run_id, order.receipt])
         return await self._overwrite(job)
@@ -214,16 +215,10 @@ def _delete_slots(connection: apsw.Connection, run_ids: Sequence[RunId], now_us:
         connection.execute(_SQL["delete_slots"], {"slots": slots, "now_us": now_us})
 
 
-def _delete(
-    connection: apsw.Connection, tables: Sequence[str], run_ids: Sequence[RunId]
-) -> dict[str, int]:
-    counts = {}
+def _delete(connection: apsw.Connection, tables: Sequence[str], run_ids: Sequence[RunId]) -> None:
     ids = {"ids": json_list(run_ids)}
     for table in tables:
         connection.execute(_SQL["delete_rows"].replace(":table", table), ids)
-        if connection.changes():
-            counts[table] = connection.changes()
-    return counts
 
 
 def _retained(run: RetainedRun, archive: str | None, now_ms: int) -> tuple[Any, ...]:
