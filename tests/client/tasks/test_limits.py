@@ -95,14 +95,14 @@ async def test_steps_of_both_kinds_get_slots_in_the_order_in_which_they_wait(
 
 
 @pytest.mark.parametrize(
-    ("slice_s", "order"),
-    [(1e9, "a bbb aa"), (0, "a b a b a b")],
+    ("slice_ms", "order"),
+    [(10**9, "a bbb aa"), (0, "a b a b a b")],
     ids=["within the slice", "after it"],
 )
 async def test_a_run_that_has_waited_for_a_slot_keeps_it_for_its_next_steps(
-    engine_url: str, slice_s: float, order: str, monkeypatch: pytest.MonkeyPatch
+    engine_url: str, slice_ms: int, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "TIME_SLICE_S", slice_s)
+    monkeypatch.setattr(slots, "TIME_SLICE_MS", slice_ms)
     began: list[str] = []
 
     @task
@@ -130,7 +130,7 @@ async def test_a_run_that_has_waited_for_a_slot_keeps_it_for_its_next_steps(
 async def test_a_slot_that_a_run_keeps_and_does_not_need_goes_to_a_step_that_waits(
     engine_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "TIME_SLICE_S", 1e9)
+    monkeypatch.setattr(slots, "TIME_SLICE_MS", 10**9)
 
     @task
     async def fails() -> None:

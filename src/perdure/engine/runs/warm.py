@@ -136,7 +136,7 @@ class WarmRun:
         "needs_matching",
         "run_id",
         "scope",
-        "slice_ends_at",
+        "slice_ends_ms",
     )
 
     def __init__(
@@ -156,8 +156,8 @@ class WarmRun:
         self.created_at_ms = row.created_at_ms
         self.counted_bytes = 0
         """What the host's cache counts this run as."""
-        self.slice_ends_at = 0.0
-        """Until when the run keeps a slot for its next step, by the event loop's clock."""
+        self.slice_ends_ms = 0
+        """Until when the run keeps a slot for its next step, by the host's counter."""
         self._payload_bytes = payload_bytes
         """Payload bytes that may be held: all of the journal, or since the last measurement."""
         self._measure_beyond = MEASURE_BYTES

@@ -85,7 +85,7 @@ class Dispatcher:
         self.parking = Parking(context, self.catalogue.lacks_definition_of)
         self.loader = Loader(context, cache, self.parking, self._replay, self.catalogue)
         self.waiting = WaitingSteps(
-            executor, self.advance, self._begin_together, context.spawn, settings.probation
+            executor, self.advance, self._begin_together, context, settings.probation
         )
         self.staging = Staging(context, self.programs, cache, executor, self.waiting)
         self._rounds = Rounds(self.staging, self._submit)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -12,13 +12,14 @@ from perdure.core.ids import RunId, StepId
 from perdure.core.replay.suspicion import RunStep
 from perdure.engine.runs.promise import DurablePromise
 from perdure.engine.runs.warm import WarmRun
+from perdure.host.context import HostContext
 from perdure.host.tasks.executor import Executor
 from perdure.host.tasks.quarantine import Quarantine
 from perdure.store.commit.committer import CommitsUnderWay
 
 Advance = Callable[[RunId, Callable[[WarmRun], None]], Awaitable[bool]]
 
-TIME_SLICE_S = 0.5
+TIME_SLICE_MS = 500
 """How long a run that has waited for a slot keeps it for its next steps, while others wait. Without it every step of a
 busy host would wait, and a step that waits takes two turns and two commits."""
 
@@ -38,14 +39,15 @@ class WaitingSteps:
         executor: Executor,
         advance: Advance,
         begin_together: BeginTogether,
-        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        context: HostContext,
         quarantine_s: float,
     ) -> None:
         self._executor = executor
-        self.quarantine = Quarantine(executor, self._begin_one, spawn, quarantine_s)
+        self.quarantine = Quarantine(executor, self._begin_one, context.spawn, quarantine_s)
         self._advance = advance
         self._begin_together = begin_together
-        self._spawn = spawn
+        self._spawn = context.spawn
+        self._elapsed_ms = context.sources.elapsed_ms
         self._queues: dict[bool, OrderedDict[RunStep, tuple[int, Task[..., Any]]]] = {
             is_async: OrderedDict() for is_async in (True, False)
         }
@@ -69,7 +71,7 @@ class WaitingSteps:
             return False
         task = promise.task
         if self._granted.pop((run_id, promise.step), None):
-            run.slice_ends_at = self._executor.loop.time() + TIME_SLICE_S
+            run.slice_ends_ms = self._elapsed_ms() + TIME_SLICE_MS
             return True
         if self._executor.reserve(task):
             return True
@@ -80,7 +82,7 @@ class WaitingSteps:
     def may_keep_slot(self, run: WarmRun, task: Task[..., Any]) -> bool:
         """Whether the run's next step may begin in the slot of the `task` that has ended, before steps that wait."""
         is_contended = bool(self._queues[task.is_async]) and run.run_id not in self._waiting
-        return is_contended and self._executor.loop.time() < run.slice_ends_at
+        return is_contended and self._elapsed_ms() < run.slice_ends_ms
 
     def has_steps_of(self, run_id: RunId) -> bool:
         """Whether a step of that run waits for a slot."""
