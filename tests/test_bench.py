@@ -35,6 +35,7 @@ PROGRAMS = {
     "hops-queued": ["-m", "bench.hops", "URL", "queued", "2", "0"],
     "hops-signal": ["-m", "bench.hops", "URL", "signal", "2", "0"],
     "hops-started": ["-m", "bench.hops", "URL", "started", "2", "0"],
+    "http": ["-m", "bench.http_load", "URL", "20", "2"],
     "latency": ["-m", "bench.latency", "URL", "100"],
     "lists": ["-m", "bench.lists", "URL", "300"],
     "memory": ["-m", "bench.memory", "URL", "20", "2"],

@@ -22,6 +22,42 @@ ONE_IDEA = {
     "problems": "core/graph/rules",
     # Public names of two packages, each with the term of its field: a call of a task, and a call of an operation.
     "Call": "authoring operations",
+} | {
+    # One vocabulary: the command line, the HTTP API and the client call a thing by one word. Each name is there once.
+    "audit": "api/runs client",
+    "count_runs": "api/runs client/runs",
+    "diff": "api/runs cli/runs",
+    "explain": "api/runs core/runs",
+    "fork": "api/runs cli/runs",
+    "history": "api/runs cli/runs",
+    "hosts": "api/storage cli",
+    "ledger": "api/runs cli/runs",
+    "list_runs": "api/runs client/runs",
+    "list_schedules": "api/storage cli/schedules",
+    "list_tokens": "api/doors cli",
+    "operation": "api/storage authoring",
+    "pause_schedule": "api/storage cli/schedules",
+    "queues": "api/storage cli",
+    "respond": "api/runs cli/runs",
+    "result": "api/runs cli/runs",
+    "resume_schedule": "api/storage cli/schedules",
+    "retry_step": "api/runs cli/runs",
+    "show_log": "api/doors cli/op",
+    "show_schedule": "api/storage cli/schedules",
+    "skip_step": "api/runs cli/runs",
+    "sql": "api/storage cli/runs",
+    "start_run": "api/runs cli/runs",
+    "stop": "api/runs cli/runs",
+    # What the HTTP API and the dashboard read and answer. Nothing below imports them, so no reader meets two at once.
+    "ForkRequest": "api/runs core/runs",
+    "Gate": "api/doors host/tasks",
+    "GraphSource": "api/runs cli/graph",
+    "Page": "client/runs dashboard",
+    "Problem": "api core/graph",
+    "SignalRequest": "api/runs core/graph",
+    "invalid": "api core/graph",
+    "parts_of": "api/doors authoring/graphs/compiler",
+    "status_of": "api client/runs",
 }
 """The names that several modules define, with the folders of these modules."""
 

@@ -1,5 +1,7 @@
 """All public names of Perdure."""
 
+from perdure.api.remote.connecting import RemoteEngine, connect
+from perdure.api.remote.handle import RemoteHandle, RemoteReceipt
 from perdure.authoring.artifacts import put_artifact
 from perdure.authoring.call import Call
 from perdure.authoring.concurrency import JoinSet, first, gather, join_set, shield
@@ -254,6 +256,9 @@ __all__ = [
     "Rate",
     "Receipt",
     "RedisStream",
+    "RemoteEngine",
+    "RemoteHandle",
+    "RemoteReceipt",
     "Request",
     "RequestRejected",
     "RequestUnanswered",
@@ -334,6 +339,7 @@ __all__ = [
     "Webhook",
     "Workflow",
     "audit",
+    "connect",
     "continue_as_new",
     "first",
     "gather",

@@ -9,7 +9,7 @@ import pytest
 
 from perdure import Engine, InputError
 from perdure.cli.worker.command import worker
-from perdure.cli.worker.logs import JsonFormatter, configure
+from perdure.cli.worker.logs import JsonFormatter, configure_logging
 from perdure.cli.worker.policy import BAD_CONFIG
 from perdure.cli.worker.process import GC_THRESHOLDS, WorkerConfig, run_worker
 
@@ -45,7 +45,7 @@ def bare_root(monkeypatch: pytest.MonkeyPatch, *handlers: logging.Handler) -> lo
 def test_logging_configured_by_the_program_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     own = logging.NullHandler()
     root = bare_root(monkeypatch, own)
-    configure(None, None)
+    configure_logging(None, None)
     assert root.handlers == [own]
 
 
@@ -54,7 +54,7 @@ def test_log_options_override_the_programs_configuration(
     level: str | None, form: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = bare_root(monkeypatch, logging.NullHandler())
-    configure(level, form)
+    configure_logging(level, form)
     (handler,) = root.handlers
     assert isinstance(handler.formatter, JsonFormatter) is (form == "json")
     assert root.level == (logging.DEBUG if level else logging.INFO)

@@ -22,6 +22,8 @@ export const RUN_STATES: Record<string, Look> = {
   completed: look("completed", "check", "green"),
   cancelled: look("cancelled", "slash", "grey"),
   continued: look("continued", "arrow", "grey"),
+  skipped: look("skipped", "arrow", "grey"),
+  open: look("open", "play", "blue"),
 };
 
 export const STEP_STATES: Record<string, Look> = {

@@ -2,9 +2,11 @@
 
 import asyncio
 import gzip
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
@@ -21,6 +23,9 @@ MIN_COMPRESSED: Final = 1024
 """Bytes from which on an answer is compressed."""
 
 COMPRESSION: Final = 5
+
+EXACT_INTEGERS: Final = "integers=exact"
+"""What callers prefer who read integers of any size."""
 
 _HEADERS: Final = {
     "Cache-Control": "private, no-cache",
@@ -47,6 +52,12 @@ class Answers:
         self._shared = shared
 
     async def answer(self, request: Request) -> Response:
+        response = await self._answer(request)
+        answered: Counter[int] = self._shared.setdefault("answered", Counter())
+        answered[response.status_code // 100] += 1
+        return response
+
+    async def _answer(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         endpoint = self._by_method.get(method)
         if endpoint is None:
@@ -111,7 +122,8 @@ def _response(request: Request, endpoint: Endpoint, found: Any) -> Response:
     if reply.status == 204:
         return Response(None, 204, headers)
     if not isinstance(content, bytes):
-        content = json_bytes(content)
+        is_exact = EXACT_INTEGERS in request.headers.get("prefer", "")
+        content = msgspec.json.encode(content) if is_exact else json_bytes(content)
     content = _compressed(request, content, headers)
     return Response(content, reply.status, headers, media_type=endpoint.media_type)
 

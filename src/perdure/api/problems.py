@@ -21,7 +21,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of an answer to a request that was refused or failed.
 
     `code` never changes; `remedy` says what to do next. `command` does the same as the request on the command line.
-    `limit` names the limit that refused it, and `denial` is the code of an authorizer.
+    `limit` names the limit that refused it, `denial` is the code of an authorizer, `run_id` the run that holds a key.
     """
 
     type: str = "about:blank"
@@ -34,6 +34,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instance: str = ""
     limit: str = ""
     denial: str = ""
+    run_id: str = ""
+    run_status: str = ""
 
 
 class Refusal(Exception):
@@ -123,6 +125,8 @@ def problem_of(error: Exception, instance: str, command: str) -> tuple[Problem, 
             instance=instance,
             limit="acts of one run" if status == 429 else "",
             denial=error.reason_code if isinstance(error, known.Denied) else "",
+            run_id=getattr(error, "run_id", None) or "",
+            run_status=error.status if isinstance(error, known.KeySpent) else "",
         )
         return problem, headers
     log.error("%s failed", instance, exc_info=error)

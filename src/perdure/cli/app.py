@@ -156,7 +156,7 @@ GROUPS = (
         "Make, list and revoke tokens of the HTTP API.",
         "tokens",
         (
-            ("create", "create", "Make a token, and print it."),
+            ("create", "create_token", "Make a token, and print it."),
             ("list", "list_tokens", "List the tokens."),
             ("revoke", "revoke", "Revoke a token."),
         ),

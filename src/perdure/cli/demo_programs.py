@@ -25,7 +25,7 @@ class Order(msgspec.Struct, frozen=True):
     city: str = "Lisbon"
 
 
-class Decision(msgspec.Struct, frozen=True):
+class RefundDecision(msgspec.Struct, frozen=True):
     """What a person decides about a refund."""
 
     accepted: bool
@@ -35,7 +35,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 approval = Signal("approval", bool)
-decision = Signal("refund decision", Decision)
+decision = Signal("refund decision", RefundDecision)
 
 
 @task

@@ -27,7 +27,7 @@ ExpiresOption = Annotated[
 ]
 
 
-def create(
+def create_token(
     label: LabelArgument,
     /,
     *,

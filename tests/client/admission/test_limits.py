@@ -173,11 +173,11 @@ async def test_join_returns_the_run_that_holds_the_slot(engine: Engine) -> None:
 
 async def test_replace_cancels_what_holds_the_slot_and_what_waits(engine: Engine) -> None:
     runs = [await engine.start(replacing(n)) for n in range(3)]
-    go.set()
-    assert await runs[-1].result() == 2
     for replaced in runs[:-1]:
         with pytest.raises(RunCancelled, match="replaced"):
             await replaced.result()
+    go.set()
+    assert await runs[-1].result() == 2
     assert 1 not in executed
 
 

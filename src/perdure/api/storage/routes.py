@@ -1,7 +1,7 @@
 """The routes of what belongs to the whole store."""
 
 from perdure.api.endpoint import Endpoint
-from perdure.api.storage import health, operating, programs, schedules
+from perdure.api.storage import health, metrics, operating, programs, schedules
 from perdure.client.schedules.schedules import ScheduleInfo
 from perdure.core.runs.authority import Permission
 from perdure.engine.programs.preflight import Preflight
@@ -25,6 +25,14 @@ STORAGE: tuple[Endpoint, ...] = (
         summary="Whether the server can reach its store.",
         permission=None,
         reply=health.Health,
+    ),
+    Endpoint(
+        method="GET",
+        path="/metrics",
+        handler=metrics.metrics,
+        summary="Figures for Prometheus.",
+        store_wide=True,
+        media_type="text/plain",
     ),
     Endpoint(
         method="GET",

@@ -67,7 +67,7 @@ def check_format(name: str) -> str:
     return name
 
 
-def configure(level: str | None, name: str | None) -> None:
+def configure_logging(level: str | None, name: str | None) -> None:
     """Configures logging to standard error.
 
     A program that has configured logging itself keeps its handlers and levels unless `level` or `name` is given.

@@ -19,7 +19,7 @@ import msgspec
 
 from perdure import Engine, InputError, PerdureError
 from perdure.cli.user_code import load_engine
-from perdure.cli.worker.logs import configure, print_error
+from perdure.cli.worker.logs import configure_logging, print_error
 from perdure.cli.worker.policy import BAD_CONFIG
 from perdure.client.engine_summary import engine_summary
 from perdure.client.queues import unknown_queues
@@ -93,7 +93,7 @@ class StopRequest:
         self._requested.set()
 
 
-async def serve(engine: Engine, supervisor: socket.socket) -> None:
+async def serve_queues(engine: Engine, supervisor: socket.socket) -> None:
     """Runs the engine until a request to stop, then drains it."""
     stopping = asyncio.create_task(StopRequest(supervisor).wait())
     opening = asyncio.create_task(engine.open())
@@ -130,9 +130,9 @@ def run_worker(config: WorkerConfig, supervisor: socket.socket) -> int:
         engine = config.engine()
     except InputError as error:
         return _fail(error, error.__cause__, config)
-    configure(config.log_level, config.log_format)
+    configure_logging(config.log_level, config.log_format)
     try:
-        asyncio.run(serve(engine, supervisor))
+        asyncio.run(serve_queues(engine, supervisor))
     except PerdureError as error:
         return _fail(error, None, config)
     return 0

@@ -234,7 +234,7 @@ async def prepare_fork(
     how = codec, sources, programs, enrolments
     bundle = await _apart(fork_bundle, *names, *how, is_long=is_long)
     # Rejected if the source is erased or removed meanwhile, which changes its epoch.
-    bundle.fences.append(Fence(source.run_id, source.epoch))
+    bundle.require(Fence(source.run_id, source.epoch))
     if plan.is_paused:
         resume = Act(f"{act.id}/resume", ActType.RESUME, act.by, act.role, act.reason)
         bundle.enqueue(act_message(fork, resume, sources.now_ms()))

@@ -177,6 +177,8 @@ class Ticker:
             return
         guid, arrival = cancel_guid(end.origin), sources.arrival(end.origin)
         message = Message(end.origin, guid, "cancel", AT_ONCE, arrival, payload=_REPLACED.encode())
+        if end.epoch == 0 and await store.admission.call_up(message):
+            return  # it was pending, and leaves the line to end
         bundle = Bundle()
         bundle.enqueue(message)
         if end.chain is not None:

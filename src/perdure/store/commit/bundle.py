@@ -117,6 +117,11 @@ class Bundle(msgspec.Struct, eq=False, gc=False):
         self._guard(fence)
         return fence
 
+    def require(self, fence: Fence) -> None:
+        """Commits nothing of the run: the bundle is rejected with `StaleFence` unless the run has the fence's epoch."""
+        self.has_more = True
+        self.other_fences = [*self.other_fences, fence]
+
     def append(self, fence: Fence, appended: Appended) -> None:
         """Commits: entries, their postings, the semaphore and the run's head.
 

@@ -1,0 +1,1 @@
+"""The Python client over HTTP: the verbs of handles without a connection to the store."""
