@@ -65,7 +65,7 @@ def pytest_configure_node(node: WorkerNode) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How much the crash explorer explored, and under which schedule it caught each seeded bug."""
+    """How much the crash explorer explored, under which schedule it caught each seeded bug; why tests were skipped."""
     lines = [
         str(text)
         for report in terminalreporter.stats.get("passed", [])
@@ -75,6 +75,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if lines:
         terminalreporter.section("explored")
         terminalreporter.write_line("\n".join(lines))
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = {str(report.longrepr[2]) for report in skipped if isinstance(report.longrepr, tuple)}
+    if reasons:
+        terminalreporter.section("not tested here")
+        terminalreporter.write_line("\n".join(sorted(reasons)))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -8,6 +8,9 @@ from perdure.core.errors import InputError
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.host.bus.bus import BusOptions, EventBus
 
+DEFAULT_RUNS = 100
+"""Runs whose events are handled at the same time: a function needs no connection for each."""
+
 OnEvent = Callable[[ContractEvent], Awaitable[None] | None]
 
 
@@ -26,6 +29,7 @@ class Subscriber(EventBus):
         own = getattr(on_event, "__qualname__", "")
         if name is None and ("<" in own or not own):
             raise InputError(f"{on_event!r:.100} has no name that lasts", "pass name='...'")
+        options.setdefault("concurrency", DEFAULT_RUNS)
         super().__init__(own if name is None else name, options)
         self._on_event = on_event
 

@@ -74,6 +74,8 @@ class Relay:
         """Those of them that may have something to publish."""
         self._unclaimed: dict[PublicationKey, None] = {}
         """Publications with something to publish that this relay does not hold."""
+        self._held_elsewhere: dict[PublicationKey, int] = {}
+        """Until when hints of publications don't count that another relay holds."""
         self._marks = Marks(context.store, bus.name, self.holder)
         self._after: PublicationKey | None = None
         """Where the next sweep continues."""
@@ -102,7 +104,8 @@ class Relay:
         key = PublicationKey(run_id)
         track = self._tracks.get(key)
         if track is None:
-            if len(self._unclaimed) >= MAX_TRACKS:
+            until_ms = self._held_elsewhere.get(key, 0)
+            if len(self._unclaimed) >= MAX_TRACKS or until_ms > self._context.sources.now_ms():
                 return  # a sweep finds it
             self._unclaimed[key] = None
         else:
@@ -117,29 +120,23 @@ class Relay:
 
     async def stop(self, grace_s: float) -> None:
         """Publish what this host's runs have written, within `grace_s`; write the marks, release all publications."""
-        await self._end_loop()
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.wait({self._loop_task})
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(grace_s):
                 while await self._begin() or self._publishing:
                     await wait_for_one(self._publishing)
-        await self._end_publishing()
+        for task in self._publishing:
+            task.cancel()
+        if self._publishing:
+            await asyncio.wait(self._publishing)
         for track in self._tracks.values():
             self._marks.set(track.key, track.seq)
         with suppress(StoreError):
             await self._write(lease_until_ms=0)
         self._tracks.clear()
         await self.bus.close()
-
-    async def _end_loop(self) -> None:
-        if self._loop_task is not None:
-            self._loop_task.cancel()
-            await asyncio.wait({self._loop_task})
-
-    async def _end_publishing(self) -> None:
-        for task in self._publishing:
-            task.cancel()
-        if self._publishing:
-            await asyncio.wait(self._publishing)
 
     def kill(self) -> None:
         """Stop at once, as a crash would."""
@@ -265,12 +262,16 @@ class Relay:
         where = self.bus.name, self.holder
         found = await self._store.buses.claim(*where, keys, now_ms, until_ms)
         claimed = {each.key: each for each in found}
+        if len(self._held_elsewhere) > MAX_TRACKS:
+            self._held_elsewhere.clear()
         for key in keys:
             self._unclaimed.pop(key, None)
             known = self._tracks.pop(key, None)
             if key in claimed:
                 track = Track.of(claimed[key], until_ms, known)
                 self._tracks[key] = self._active[key] = track
+            else:
+                self._held_elsewhere[key] = until_ms
         self._trim()
 
     def _trim(self) -> None:
