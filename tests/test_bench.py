@@ -23,6 +23,8 @@ PROGRAMS = {
     "admission-dequeue": ["-m", "bench.admission", "URL", "dequeue", "100"],
     "active": ["-m", "bench.active", "URL", "5", "3"],
     "chain-chain": ["-m", "bench.chain", "URL", "chain", "5", "3"],
+    "chain-ends": ["-m", "bench.chain", "URL", "ends", "5", "3"],
+    "chain-events": ["-m", "bench.chain", "URL", "events", "5", "3"],
     "chain-single": ["-m", "bench.chain", "URL", "single", "5", "1"],
     "committer": ["-m", "bench.committer", "URL", "4", "5"],
     "fanout": ["-m", "bench.fanout", "URL", "20"],

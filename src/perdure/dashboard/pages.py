@@ -32,7 +32,7 @@ _TYPES: Final = {
 _COMPRESSED: Final = frozenset({"css", "html", "js", "svg", "txt"})
 
 
-class Page(NamedTuple):
+class BuiltFile(NamedTuple):
     """One file, and the same compressed if that makes it smaller."""
 
     content: bytes
@@ -43,14 +43,14 @@ class Page(NamedTuple):
 
 
 @cache
-def built_files() -> Mapping[str, Page]:
+def built_files() -> Mapping[str, BuiltFile]:
     """The files by their paths, such as `index.html` and `assets/index-1a2b.js`."""
-    pages: dict[str, Page] = {}
+    pages: dict[str, BuiltFile] = {}
     _collect(files("perdure.dashboard") / "static", "", pages)
     return pages
 
 
-def _collect(folder: Traversable, prefix: str, pages: dict[str, Page]) -> None:
+def _collect(folder: Traversable, prefix: str, pages: dict[str, BuiltFile]) -> None:
     for each in folder.iterdir():
         path = f"{prefix}{each.name}"
         if each.is_dir():
@@ -62,7 +62,7 @@ def _collect(folder: Traversable, prefix: str, pages: dict[str, Page]) -> None:
         compressed = gzip.compress(content, 9, mtime=0) if ending in _COMPRESSED else None
         etag = f'"{sha256(content).hexdigest()[:20]}"'
         caching = FOR_EVER if path.startswith("assets/") else "no-cache"
-        pages[path] = Page(content, compressed, _TYPES[ending], etag, caching)
+        pages[path] = BuiltFile(content, compressed, _TYPES[ending], etag, caching)
 
 
 class Pages:
@@ -95,7 +95,7 @@ def _headers(scope: Scope) -> dict[str, str]:
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-def _answer(page: Page, request: Mapping[str, str]) -> tuple[int, bytes, dict[str, str]]:
+def _answer(page: BuiltFile, request: Mapping[str, str]) -> tuple[int, bytes, dict[str, str]]:
     headers = {
         "Content-Type": page.media_type,
         "Content-Security-Policy": POLICY,
