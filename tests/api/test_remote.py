@@ -90,7 +90,7 @@ async def test_acts_have_the_decision_of_the_owner(remote: RemoteEngine) -> None
     assert await fork.result(60) == 42
 
 
-async def test_parked_steps_are_mended_over_http(remote: RemoteEngine) -> None:
+async def test_parked_steps_are_skipped_over_http(remote: RemoteEngine) -> None:
     run = await remote.start(programs.parks(1))
 
     async def is_parked() -> bool:

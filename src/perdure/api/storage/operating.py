@@ -7,7 +7,9 @@ import msgspec
 
 from perdure.api.exchange import Exchange
 from perdure.api.problems import Refusal
+from perdure.client.buses import BusInfo
 from perdure.client.hosts import HostState, host_list
+from perdure.client.limits import LimitInfo
 from perdure.core.ids import HostId
 from perdure.core.journal.events import ActType
 from perdure.core.runs.authority import PERMISSIONS, ROLES, Permission
@@ -41,6 +43,18 @@ class Queues(msgspec.Struct, frozen=True):
     """The queues of the store."""
 
     queues: list[QueueRow]
+
+
+class LimitList(msgspec.Struct, frozen=True):
+    """The limits of programs, in each scope and for each key."""
+
+    limits: list[LimitInfo]
+
+
+class BusList(msgspec.Struct, frozen=True):
+    """The event buses of the store, and how far each is behind."""
+
+    buses: list[BusInfo]
 
 
 class HostsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +131,14 @@ async def who_am_i(exchange: Exchange) -> CallerInfo:
 
 async def queues(exchange: Exchange) -> Queues:
     return Queues(await exchange.store.queue_rows(exchange.now_ms))
+
+
+async def limits(exchange: Exchange) -> LimitList:
+    return LimitList(await exchange.engine.limits.list())
+
+
+async def buses(exchange: Exchange) -> BusList:
+    return BusList(await exchange.engine.buses.all())
 
 
 async def hosts(exchange: Exchange) -> Hosts:
