@@ -1,6 +1,7 @@
-"""Workflows on an engine: `python -m bench.chain URL chain|single|long RUNS STEPS` prints figures as JSON.
+"""Workflows on an engine: `python -m bench.chain URL chain|ends|events|single|long RUNS STEPS` prints figures as JSON.
 
 - `chain`: so many runs at once, of so many steps each: steps per second, and how many commits a warm step takes.
+- `ends` and `events`: the same with a subscriber to the ends of runs, or to all events.
 - `single`: waves of runs of one step: runs per second.
 - `long`: one run: what each of its first 500 and of its last 500 steps cost, by the clock and in work of the event
   loop's thread. The clock also counts the disk, whose mood may change on the way.
@@ -10,12 +11,13 @@ import asyncio
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from bench.counter import Counter
-from perdure import Engine, task, workflow
+from perdure import Engine, Subscriber, task, workflow
 from perdure.authoring.program import ProgramCall
 
 WARM_UP = 20
@@ -121,13 +123,25 @@ async def measure_long(engine: Engine, _: int, steps: int) -> Figures:
 
 MEASURES: dict[str, Callable[[Engine, int, int], Awaitable[Figures]]] = {
     "chain": measure_chain,
+    "ends": measure_chain,
+    "events": measure_chain,
     "single": measure_single,
     "long": measure_long,
 }
 
 
+BUSES = {"ends": ["RunCompleted", "RunFailed", "RunCancelled"], "events": []}
+"""The types of events that a subscriber gets; all if none is named."""
+
+published: deque[object] = deque(maxlen=1)
+
+
 async def measure(url: str, what: str, runs: int, steps: int) -> Figures:
-    async with Engine(url) as engine:
+    types = BUSES.get(what)
+    buses = (
+        [Subscriber(published.append, name="bench", types=types or None)] if what in BUSES else []
+    )
+    async with Engine(url, buses=buses) as engine:
         return await MEASURES[what](engine, runs, steps)
 
 

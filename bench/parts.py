@@ -5,6 +5,7 @@ from functools import partial
 
 from bench.active_part import measure_active
 from bench.admission_part import measure_admission
+from bench.bus_part import measure_bus
 from bench.cells import count as _count
 from bench.cells import ms as _ms
 from bench.cells import ratio as _ratio
@@ -352,6 +353,7 @@ def _floor(bench: Bench, store: str, submitters: int) -> Program:
 PARTS: dict[str, Part] = {
     "committer": measure_committer,
     "chain": measure_chain,
+    "bus": measure_bus,
     "single": measure_single,
     "active": measure_active,
     "long": measure_long,

@@ -7,6 +7,8 @@ import pytest
 
 from perdure import Engine
 from perdure.api.routes import endpoints
+from perdure.api.runs import channel
+from perdure.api.runs.pages import booked_events
 from perdure.core.ids import RunId
 from tests.api import programs
 from tests.api.conftest import served
@@ -278,6 +280,37 @@ async def test_integers_beyond_two_to_the_53_are_strings(api: httpx2.AsyncClient
     assert started.json()["result"] == {"number": str(number), "small": 1}
 
 
+async def test_many_followers_of_one_run_cost_the_reads_of_one(
+    api: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+
+    def counted(exchange: Any, chain: Any, first: int, limit: int) -> Any:
+        reads.append(first)
+        return booked_events(exchange, chain, first, limit)
+
+    monkeypatch.setattr(channel, "booked_events", counted)
+    item = {"input": {"item": {"name": "hat", "price": 1}}}
+    run = (await api.post("/v1/programs/api.decide/runs", json=item)).headers["location"]
+
+    async def waits() -> bool:
+        found = (await api.get(f"{run}/waits")).json()["waits"]
+        return [each["kind"] for each in found] == ["signal"]
+
+    await until_store(waits)
+    accept = {"Accept": "text/event-stream"}
+    following = [asyncio.create_task(api.get(f"{run}/history", headers=accept)) for _ in range(100)]
+    await until_store(lambda: _has_read(reads))
+    await api.post(f"{run}/signals", json={"name": programs.decision.name, "value": True})
+    texts = {(await each).text for each in following}
+    assert len(texts) == 1
+    assert len(reads) < 20
+
+
+async def _has_read(reads: list[int]) -> bool:
+    return bool(reads)
+
+
 async def test_streams_and_published_values(api: httpx2.AsyncClient) -> None:
     words = ["to", "be", "or", "not"]
     started = await api.post(
@@ -327,7 +360,6 @@ async def test_health_needs_no_store_and_ready_does(sqlite_url: str) -> None:
     async with served(Engine(sqlite_url)) as client:
         assert (await client.get("/health")).json() == {"status": "ok"}
         assert (await client.get("/ready")).json() == {"status": "ok"}
-        await asyncio.sleep(0)
 
 
 def test_no_two_routes_are_the_same() -> None:
@@ -346,6 +378,3 @@ def test_every_route_says_what_it_does(endpoint: Any) -> None:
             word in endpoint.path for word in ("runs", "signals", "topics", "respond", "preflight")
         )
     )
-
-
-__all__ = ["programs"]

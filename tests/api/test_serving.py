@@ -149,7 +149,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-async def test_a_thousand_followers_of_one_run_cost_one_read(address: str) -> None:
+async def test_two_hundred_followers_get_the_end_of_their_run(address: str) -> None:
     async with httpx2.AsyncClient(base_url=address, timeout=120) as client:
         item = {"input": {"item": {"name": "hat", "price": 1}}}
         started = await client.post("/v1/programs/api.decide/runs", json=item)

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from perdure import Engine
+import perdure
+from perdure import Engine, task, workflow
 from perdure.cli.exit_codes import REFUSED
 from perdure.client.runs import explaining, overview
 from perdure.client.runs.overview import RunOverview
 from perdure.core.journal.entry import Entry
 from tests.cli import orders
 from tests.cli.conftest import Command
-from tests.client.engines import store_of
+from tests.client.engines import store_of, until_store
 
 
 def test_shown_run_has_its_state_explanation_and_steps(
@@ -28,13 +29,58 @@ def test_shown_run_has_its_state_explanation_and_steps(
     assert head == f"{run}  orders.checkout  completed"
     assert re.fullmatch(r"created \S+ ago, took \S+, key completed", facts)
     assert "is over: it completed after" in summary
-    assert titles.split() == ["STEP", "WHAT", "OUTCOME", "TIME", "INPUT", "VALUE"]
+    assert titles.split() == ["STEP", "WHAT", "STATE", "TIME", "INPUT", "VALUE"]
     assert charge.split()[:3] == ["root.0", "orders.charge", "ok"]
     assert '{"order":"A"}' in charge
     assert "█" in charge
     assert '"receipt for A"' in charge
     assert timer.split()[:3] == ["root.1", "timer", "ok"]
     assert signal.split()[:4] == ["root.2", "signal", "approval", "ok"]
+
+
+@task(name="shown.pack", on_failure="park")
+async def pack() -> None:
+    raise RuntimeError("no boxes")
+
+
+@task(name="shown.label", queue="shown-printer")
+async def label() -> None:
+    """No engine of these tests serves the queue."""
+
+
+@workflow(name="shown.order")
+async def order() -> None:
+    await perdure.gather(pack(), label(), perdure.sleep(3600))
+
+
+def test_open_steps_say_what_they_do_and_the_header_names_tags_and_owner(
+    perdure_command: Command, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/shown.db"
+
+    async def start() -> str:
+        async with Engine(url) as engine:
+            run = await engine.start(order(), tags={"customer": "acme"})
+
+            async def is_parked() -> bool:
+                return bool((await run.waits()).parked)
+
+            await until_store(is_parked)
+            for report in (await engine.audit(), await engine.verify()):
+                assert report.is_clean, str(report)
+            return run.run_id
+
+    run = asyncio.run(start())
+    lines = perdure_command("runs", "show", run, "--store", url).out.splitlines()
+    assert lines[1].endswith(", customer=acme, owner none")
+    assert [line.split()[1:3] for line in lines[-3:]] == [
+        ["shown.pack", "parked"],
+        ["shown.label", "queued"],
+        ["timer", "waiting"],
+    ]
+    shown = json.loads(perdure_command("runs", "show", run, "--store", url, "-o", "json").out)
+    assert [step["state"] for step in shown["steps"]] == ["parked", "queued", "waiting"]
+    assert shown["tags"] == {"customer": "acme"}
 
 
 def test_json_of_a_run_has_its_explanation_and_steps(

@@ -38,5 +38,5 @@ def written(bundle: Bundle) -> dict[str, int]:
         "ledger": sum(len(appended.postings) for _, appended in bundle.appends),
         "run": len({fence.run_id for fence, _ in bundle.appends}),
     }
-    others = set(Bundle.__struct_fields__) - {"appends", "fences", "has_more"}
+    others = set(Bundle.__struct_fields__) - {"appends", "other_fences", "has_more"}
     return books | {part: len(getattr(bundle, part)) for part in others if getattr(bundle, part)}

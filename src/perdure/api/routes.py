@@ -34,5 +34,5 @@ DESCRIBED = Endpoint(
 
 
 def endpoints() -> tuple[Endpoint, ...]:
-    """All endpoints. Of two paths that match one request, the first answers."""
-    return (DESCRIBED, *READING, *WRITING, *STORAGE, *DOORS)
+    """All endpoints. Of two paths that match one request, the first answers. Starts are first: they are the most."""
+    return (*WRITING, *READING, *STORAGE, *DOORS, DESCRIBED)

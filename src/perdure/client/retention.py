@@ -26,7 +26,7 @@ from perdure.host.retention.policy import Retention
 from perdure.host.runs.retaining import make_pass, places_of
 from perdure.store.retention_table import RetainedRun
 
-SCRUBBED_BYTES = 256 * 1024 * 1024
+SCRUBBED_BYTES = 64 * 1024 * 1024
 """The largest SQLite file that an erasure rewrites: hosts wait for that, and must not be considered dead meanwhile."""
 
 
@@ -83,7 +83,7 @@ class EngineRetention:
         Inputs, results, errors, signals, tags, start keys, reasons, published values, streams, messages, artifacts and
         the archive: what stays are hashes, which still verify. Raises `InputError` if one of these runs is open, or if
         another run gave the run its data. With `scrub`, the file of a SQLite store is rewritten, so that it holds
-        nothing that was deleted; a file over 256 MB is left to `compact`.
+        nothing that was deleted; a file over 64 MB is left to `compact`.
         """
         places = self._places()
         erased = parse_run_id(run_id)
@@ -94,7 +94,7 @@ class EngineRetention:
         return Erasure(receipts, scrub and await self.scrub())
 
     async def scrub(self) -> bool:
-        """Rewrite the file of a SQLite store of up to 256 MB, so that it holds nothing that was deleted.
+        """Rewrite the file of a SQLite store of up to 64 MB, so that it holds nothing that was deleted.
 
         False if it is larger, if another program reads it, or if the store is on Postgres: use `compact`.
         """

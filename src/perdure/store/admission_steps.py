@@ -116,8 +116,15 @@ def _know_limits(entrants: Sequence[Entrant]) -> Steps[dict[str, _Known]]:
     }
     if not rows:
         return {}
-    found = yield AskStore("know_limits", rows=[rows[slot] for slot in sorted(rows)])
-    limits = {row[0]: _known(row) for row in found}
+    known = yield AskStore("lock_limits", rows=[(slot,) for slot in sorted(rows)])
+    found = {row[0]: row for row in known}
+    # Most starts find their limit as it is, and write nothing here.
+    news = [
+        row for slot, row in sorted(rows.items()) if slot not in found or found[slot][1] != row[2]
+    ]
+    if news:
+        found |= {row[0]: row for row in (yield AskStore("know_limits", rows=news))}
+    limits = {slot: _known(row) for slot, row in found.items()}
     for slot in sorted(limits):
         yield from _count(slot, limits[slot])
     return limits

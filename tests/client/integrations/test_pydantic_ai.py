@@ -28,6 +28,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import FunctionToolset
 
 import perdure
 from perdure import Chunk, Engine, Handle, InputError, Retry, Signal, workflow
@@ -282,3 +283,52 @@ async def test_steps_are_retried_and_models_are_asked_again(shared_url: str) -> 
 async def test_wrong_options_are_refused() -> None:
     with pytest.raises(InputError, match="StepOptions"):
         PerdureDurability(model=Retry())  # type: ignore[arg-type]
+
+
+def chatting(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    asked["chatting"] += 1
+    if said := returned(messages):
+        return ModelResponse(parts=[TextPart(f"at {said[0]}")])
+    return ModelResponse(parts=[ToolCallPart("clock", {}, "1")])
+
+
+clockmaker: Agent[None, str] = Agent(
+    "test",
+    name="clockmaker",
+    capabilities=[PerdureDurability(models={"chatty": FunctionModel(chatting)})],
+)
+
+
+@clockmaker.tool_plain(metadata={"perdure": False})
+async def clock() -> str:
+    await perdure.sleep(0.001)
+    return perdure.now().isoformat()
+
+
+@workflow(name="agents.tell_the_time")
+async def tell_the_time() -> str:
+    return (await clockmaker.run("How late is it?", model="chatty")).output
+
+
+async def test_a_tool_may_run_in_the_workflow_and_a_run_may_name_a_model(engine: Engine) -> None:
+    run = await engine.start(tell_the_time())
+    assert (await run.result(60)).startswith("at 2")
+    steps = [each.function_name for each in await recorded(engine, run, e.InvokeScheduled)]
+    assert steps == ["clockmaker__model.request.chatty"] * 2
+    assert len(await recorded(engine, run, e.TimerFired)) == 1
+
+
+@workflow(name="agents.with_a_late_toolset")
+async def with_a_late_toolset() -> str:
+    toolset: FunctionToolset[object] = FunctionToolset([lucky_number], id="late")
+    return (await traveller.run("Where to?", toolsets=[toolset])).output
+
+
+def lucky_number() -> int:
+    return 7
+
+
+async def test_toolsets_that_are_passed_to_a_run_are_refused(engine: Engine) -> None:
+    run = await engine.start(with_a_late_toolset())
+    with pytest.raises(Exception, match="toolset"):
+        await run.result(60)

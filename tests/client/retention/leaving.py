@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import perdure
-from perdure import Engine, Handle, Signal, task, workflow
+from perdure import Engine, Handle, Limit, Signal, task, workflow
+from tests.client.engines import until_store
 from tests.client.payloads.stored_bytes import stored_bytes
 
 SECRET = "Zebedee-Quux"
@@ -38,7 +39,10 @@ async def child(value: str) -> str:
     return await copy(value)
 
 
-@workflow(name="retention.spread")
+@workflow(
+    name="retention.spread",
+    limit=Limit("retention", running=9, by=lambda value: value),
+)
 async def spread(value: str) -> str:
     """Leaves its input in every place that a run has."""
     perdure.tag(customer=value)
@@ -50,7 +54,7 @@ async def spread(value: str) -> str:
     except ValueError as error:
         perdure.publish("error", str(error))
     await child(value)
-    return await note.receive()
+    return await note.receive(ask=f"Is {value} there?", who=value)
 
 
 @workflow(name="retention.plain")
@@ -81,6 +85,13 @@ async def spread_out(engine: Engine) -> Handle[str]:
     run = await engine.start(
         spread(SECRET), key=f"key {SECRET}", tags={"who": SECRET}, scope="retention"
     )
+
+    async def asks() -> bool:
+        return bool((await run.waits()).signals)
+
+    await until_store(asks)
+    await (await run.pause(f"{SECRET} asked")).decision(60)
+    await (await run.resume(f"{SECRET} agreed")).decision(60)
     await run.signal(note, f"signal {SECRET}", id=f"first {SECRET}")
     await run.signal(note, f"unread {SECRET}")
     assert await run.result(60) == f"signal {SECRET}"

@@ -108,26 +108,8 @@ async def test_a_warm_step_writes_eight_rows_and_nothing_else(engine: Engine) ->
     assert all(sum(written(bundle).values()) <= 8 for bundle in warm)
     rows = await till.rows()
     # Five for each step, and one more at either end.
-    assert rows == {
-        "run": 1,
-        "event": 5 * STEPS + 2,
-        "ledger": STEPS,
-        "message": 0,
-        "work": 0,
-        "parked_step": 0,
-        "published": 0,
-        "stream": 0,
-        "chunk": 0,
-        "readiness": 0,
-        "inbox": 0,
-        "hook": 0,
-        "program": 0,
-        "host": 1,
-        "operation": 0,
-        "operation_log": 0,
-        "schedule": 0,
-        "tick": 0,
-    }
+    written_rows = {table: count for table, count in rows.items() if count}
+    assert written_rows == {"run": 1, "event": 5 * STEPS + 2, "ledger": STEPS, "host": 1}
 
 
 async def test_concurrent_runs_share_their_commits(engine: Engine) -> None:

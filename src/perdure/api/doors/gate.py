@@ -69,7 +69,8 @@ class Gate:
         if endpoint.permission is None:
             return ANYONE
         caller = await self._caller(request)
-        self._rates.spend(caller.token_id or "local", elapsed_ms())
+        if caller.token_id is not None:
+            self._rates.spend(caller.token_id, elapsed_ms())
         self._require_permission(caller, endpoint)
         return caller
 
@@ -190,7 +191,7 @@ def _unauthorized(detail: str, remedy: str) -> Refusal:
 
 
 def _require_bounds(request: Request) -> None:
-    if len(request.url.query) > MAX_QUERY_BYTES:
+    if len(request.scope.get("query_string", b"")) > MAX_QUERY_BYTES:
         raise Refusal(
             414, "too-large", f"the query is over {MAX_QUERY_BYTES:,} bytes", "ask for less"
         )

@@ -15,7 +15,7 @@ _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 def is_loopback(host: str) -> bool:
     """Whether an address or a name is of this machine alone."""
-    if host in ("localhost", "testserver.local"):
+    if host == "localhost":
         return True
     try:
         return ip_address(host.strip("[]")).is_loopback

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from perdure import Description, Engine
+from perdure import Engine
 from perdure.cli.front_end import front_end
 from perdure.cli.output import (
     Column,
@@ -29,6 +29,7 @@ from perdure.cli.store_setting import StoreOption
 from perdure.client.runs.overview import RunOverview, overview_of
 from perdure.core.codec import Codec, JsonCodec
 from perdure.core.replay.recorded import RecordedStep, StepOutcome
+from perdure.core.runs.step_records import StepRecord, TimeKind
 from perdure.host.clock import HostSources
 
 BAR = 20
@@ -37,7 +38,14 @@ BAR = 20
 LAST_STEPS = 50
 _LOOK_S = 0.5
 
-_QUEUED, _EXECUTING, _EMPTY = "░", "█", " "
+_EMPTY = " "
+_SIGNS = {
+    TimeKind.QUEUED: "░",
+    TimeKind.EXECUTING: "█",
+    TimeKind.BACKOFF: "▒",
+    TimeKind.IN_DOUBT: "▓",
+    TimeKind.WAITING: "─",
+}
 _COLOURS = {StepOutcome.OK: "green", StepOutcome.FAILED: "red", StepOutcome.SKIPPED: "dim"}
 
 AllOption = Annotated[bool, Parameter(name="--all", help=f"All steps, not the last {LAST_STEPS}.")]
@@ -53,7 +61,8 @@ def show_run(
 ) -> int:
     """Show a run: its state, why it does not move, and its steps with their times, inputs and values.
 
-    A bar spans the life of the run; its light part is waiting or queued, its dark part the last attempt.
+    A bar spans the life of the run: ░ queued, █ executing, ▒ waiting until the next attempt, ▓ in doubt, ─ waiting for
+    a timer, a signal, a child run or an operator.
 
     Parameters
     ----------
@@ -68,8 +77,9 @@ def show_run(
     found = asyncio.run(read())
     if output == "json":
         codec = JsonCodec()
-        steps = [_plain_step(step, codec) for step in found.steps]
-        shown = {"explanation": found.explanation, "steps": steps, "earlier": found.earlier}
+        steps = [_plain_step(step, found.times.get(step.step), codec) for step in found.steps]
+        shown = {"tags": dict(found.tags), "explanation": found.explanation, "steps": steps}
+        shown["earlier"] = found.earlier
         print_json({**plain(found.description), **shown, "is_cut": found.is_cut})
     else:
         console().print(_shown(found))
@@ -120,10 +130,10 @@ def _shown(found: RunOverview) -> RenderableType:
     description, now_ms = found.description, HostSources().now_ms()
     end_ms = description.closed_at_ms or now_ms
     steps = found.steps
-    parts: list[RenderableType] = [_head(description, now_ms), Text("")]
+    parts: list[RenderableType] = [_head(found, now_ms), Text("")]
     parts.append(Text(printable(found.explanation.summary)))
     if steps:
-        parts += [Text(""), table_of(steps, _columns(description.created_at_ms, end_ms))]
+        parts += [Text(""), table_of(steps, _columns(found, end_ms))]
     if found.is_cut:
         parts.append(Text(_cut(found), style="dim"))
     return Group(*parts)
@@ -135,7 +145,8 @@ def _cut(found: RunOverview) -> str:
     return f"{found.earlier:,} earlier tasks, timers and child runs: --all shows every step"
 
 
-def _head(description: Description, now_ms: int) -> Text:
+def _head(found: RunOverview, now_ms: int) -> Text:
+    description = found.description
     version = f" version {description.version}" if description.version else ""
     head = Text.assemble(
         (description.run_id, "bold"), f"  {printable(description.program)}{version}  "
@@ -146,8 +157,9 @@ def _head(description: Description, now_ms: int) -> Text:
         facts.append(f"took {took(description.closed_at_ms - description.created_at_ms)}")
     if description.key is not None:
         facts.append(f"key {printable(description.key)}")
-    if description.owner is not None:
-        facts.append(f"owner {description.owner}")
+    facts += [f"{printable(name)}={printable(value)}" for name, value in found.tags.items()]
+    if description.closed_at_ms is None:
+        facts.append(f"owner {description.owner or 'none'}")
     return head.append("\n" + ", ".join(facts), style="dim")
 
 
@@ -157,38 +169,46 @@ def state_colour(status: str) -> str:
     )
 
 
-def _columns(first_ms: int, end_ms: int) -> Sequence[Column[RecordedStep]]:
-    codec = JsonCodec()
+def _columns(found: RunOverview, end_ms: int) -> Sequence[Column[RecordedStep]]:
+    codec, first_ms, times = JsonCodec(), found.description.created_at_ms, found.times
     return [
         Column("step", lambda step: Text("  " * (step.step.count(".") - 1) + step.step)),
         Column("what", lambda step: cell(step.what)),
-        Column("outcome", _outcome),
-        Column("", lambda step: _bar(step, first_ms, end_ms)),
+        Column("state", lambda step: _state(step, times.get(step.step))),
+        Column("", lambda step: _bar(step, times.get(step.step), first_ms, end_ms)),
         Column("time", lambda step: _time(step, end_ms), is_number=True),
         Column("input", lambda step: cell(_input(step, codec)), is_cut=True),
         Column("value", lambda step: cell(value_text(step, codec)), is_cut=True),
     ]
 
 
-def _outcome(step: RecordedStep) -> Text:
-    text = Text(step.outcome.value, style=_COLOURS.get(step.outcome, "yellow"))
+def _state(step: RecordedStep, times: StepRecord | None) -> Text:
+    """How the step ended; of an open one, what it does now."""
+    text = Text(_state_name(step, times), style=_COLOURS.get(step.outcome, "yellow"))
     return text.append(f", attempt {step.attempts}") if step.attempts > 1 else text
 
 
-def _bar(step: RecordedStep, first_ms: int, end_ms: int) -> Text:
-    """Where in the run's life the step waited, and where its last attempt executed."""
+def _state_name(step: RecordedStep, times: StepRecord | None) -> str:
+    if step.outcome is not StepOutcome.OPEN or times is None:
+        return step.outcome.value
+    return "parked" if times.is_parked else times.phases[-1][0].replace("_", " ")
+
+
+def _bar(step: RecordedStep, times: StepRecord | None, first_ms: int, end_ms: int) -> Text:
+    """What the step did when, on the scale of the run's life. What is too short for the scale is seen, too."""
     whole_ms = max(1, end_ms - first_ms)
 
     def place(at_ms: int) -> int:
         return min(BAR, max(0, (at_ms - first_ms) * BAR // whole_ms))
 
-    begun, ended = place(step.begun_at_ms), place(step.ended_at_ms or end_ms)
-    started = ended if step.started_at_ms is None else place(step.started_at_ms)
-    waited, executed = started - begun, ended - started
-    if not waited and not executed:
-        executed, begun = 1, min(begun, BAR - 1)  # what is too short for the scale is seen, too
-    bar = _EMPTY * begun + _QUEUED * waited + _EXECUTING * executed
-    return Text(bar.ljust(BAR), style=_COLOURS.get(step.outcome, "yellow"))
+    bar = [_EMPTY] * BAR
+    for kind, from_ms, to_ms in () if times is None else times.spans(end_ms):
+        begun, ended = place(from_ms), place(to_ms)
+        bar[begun:ended] = _SIGNS[kind] * (ended - begun)
+    if times is not None and not "".join(bar).strip():
+        at = min(place(step.begun_at_ms), BAR - 1)
+        bar[at] = _SIGNS[times.phases[-1][0]]
+    return Text("".join(bar), style=_COLOURS.get(step.outcome, "yellow"))
 
 
 def _time(step: RecordedStep, end_ms: int) -> str:
@@ -199,11 +219,12 @@ def _input(step: RecordedStep, codec: Codec) -> str:
     return "" if step.input is None else payload_text(step.input, codec)
 
 
-def _plain_step(step: RecordedStep, codec: Codec) -> dict[str, object]:
+def _plain_step(step: RecordedStep, times: StepRecord | None, codec: Codec) -> dict[str, object]:
     return {
         "step": step.step,
         "what": step.what,
         "outcome": step.outcome.value,
+        "state": _state_name(step, times),
         "attempts": step.attempts,
         "begun_at_ms": step.begun_at_ms,
         "started_at_ms": step.started_at_ms,

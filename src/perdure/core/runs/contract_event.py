@@ -15,9 +15,8 @@ ADAPTER_VERSION: Final = "perdure/1"
 _MAX_DATA_SHOWN: Final = 120
 """Characters of the data that a `repr` shows."""
 
-_VERSION_8: Final = 0x8 << 76
-_VARIANT: Final = 0x2 << 62
-_UUID_MASK: Final = (1 << 128) - 1 - (0xF << 76) - (0x3 << 62)
+_VARIANTS: Final = {digit: "89ab"[int(digit, 16) % 4] for digit in "0123456789abcdef"}
+"""The digit of a UUID that has the variant in its upper two bits."""
 
 
 class EngineRunRef(msgspec.Struct, frozen=True):
@@ -88,7 +87,7 @@ def _time(at_ms: int) -> str:
 
 def event_id(run_id: RunId, seq: int) -> str:
     """The id of the event at `seq` of a run's journal: a UUID of version 8, the same in every process."""
-    digest = sha256(f"{run_id}|{seq}".encode()).digest()
-    value = int.from_bytes(digest[:16], "big") & _UUID_MASK | _VERSION_8 | _VARIANT
-    text = f"{value:032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    text = sha256(f"{run_id}|{seq}".encode()).hexdigest()
+    return (
+        f"{text[:8]}-{text[8:12]}-8{text[13:16]}-{_VARIANTS[text[16]]}{text[17:20]}-{text[20:32]}"
+    )

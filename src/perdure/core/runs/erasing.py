@@ -16,7 +16,7 @@ from perdure.core.journal import events as e
 from perdure.core.journal.entry import HASH_BYTES, Entry, body_of, erase, redact
 
 _TEXTS: Final[Mapping[type[e.Event], Mapping[str, Any]]] = {
-    e.ExecutionStarted: {"idempotency_key": None, "tags": None},
+    e.ExecutionStarted: {"idempotency_key": None, "tags": None, "slot": None},
     e.CancelRequested: {"reason": ""},
     e.ExecutionCancelled: {"reason": ""},
     e.InvokeCompleted: {"artifacts": ()},
@@ -27,6 +27,9 @@ _TEXTS: Final[Mapping[type[e.Event], Mapping[str, Any]]] = {
 }
 """The fields of bodies that hold what users wrote, or hashes of it, and what they hold once they are erased. The names
 of programs, steps, signals and operators stay."""
+
+
+_Awaited = e.AwaitSignal | tuple[e.AwaitSignal, ...] | None
 
 
 class RunErasure(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,8 +98,17 @@ def _blank_fields(entry: Entry) -> Mapping[str, Any]:
         event = entry.event
     except PerdureError:
         return {}
-    blank = _TEXTS.get(type(event), {})
+    blank: Mapping[str, Any] = _TEXTS.get(type(event), {})
+    if isinstance(event, e.ExecutionAwaiting):
+        blank = {"signal": _bare(event.signal)}
     return blank if any(getattr(event, name) != empty for name, empty in blank.items()) else {}
+
+
+def _bare(signal: _Awaited) -> _Awaited:
+    """What a program awaits, without the texts that a person was shown."""
+    if isinstance(signal, tuple):
+        return tuple(each.bare for each in signal)
+    return None if signal is None else signal.bare
 
 
 def receipt_of(run_id: RunId, erased: Erased, at_ms: int, by: str, reason: str) -> RunErasure:

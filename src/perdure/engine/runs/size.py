@@ -1,15 +1,17 @@
 """How large the journal of a run is, and from when on it suggests that the run continues as new."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from perdure.core.journal import events as e
 from perdure.core.journal.entry import Entry
 
-_STEPS: Final = frozenset({e.InvokeScheduled, e.TimerScheduled, e.SignalReceived})
-_STEP_BODIES: Final = tuple(f'{{"type":"{kind.__name__}"' for kind in _STEPS)
+STEPS: Final = frozenset({e.InvokeScheduled, e.TimerScheduled, e.SignalReceived})
+"""The events that count as a step. `WarmRun.write` counts those that the run writes: it sees each event anyway."""
 
-ENTRY_BYTES: Final = 150
+_STEP_BODIES: Final = tuple(f'{{"type":"{kind.__name__}"' for kind in STEPS)
+
+ENTRY_SIZE: Final = 150
 """What an entry takes beside its payload, by an estimate: it is counted before it is written."""
 
 
@@ -29,15 +31,7 @@ class JournalSize:
     def is_long(self) -> bool:
         return 0 < self.most_steps <= self.steps or 0 < self.most_bytes <= self.bytes
 
-    def add(self, events: Iterable[e.Event]) -> None:
-        for event in events:
-            self.bytes += ENTRY_BYTES
-            if type(event) in _STEPS:
-                self.steps += 1
-            if isinstance(event, e.Carrier) and event.payload is not None:
-                self.bytes += len(event.payload)
-
     def add_entries(self, entries: Sequence[Entry]) -> None:
         """Count what a run was loaded from."""
         self.steps += sum(entry.body.startswith(_STEP_BODIES) for entry in entries)
-        self.bytes += sum(ENTRY_BYTES + len(entry.sealed or b"") for entry in entries)
+        self.bytes += sum(ENTRY_SIZE + len(entry.sealed or b"") for entry in entries)

@@ -49,6 +49,7 @@ from perdure.engine.runs.held import (
     held_bytes,
 )
 from perdure.engine.runs.machine import RunMachine
+from perdure.engine.runs.size import ENTRY_SIZE, STEPS
 from perdure.engine.sources import Sources
 from perdure.store.commit.bundle import Bundle
 from perdure.store.commit.fence import Fence
@@ -239,7 +240,6 @@ class WarmRun:
     ) -> list[Message]:
         """Add the changes and their effects to the bundle. Returns the messages among them."""
         events = [change.event for change in changes]
-        self.machine.size.add(events)
         loaded = self._loaded
         if loaded is None and self._new is not None:
             self._loaded = create_run(bundle, self._new, events, sources)
@@ -250,10 +250,15 @@ class WarmRun:
             if error is not None:
                 bundle.blame(self.fence, error.fingerprint)
         sent: list[Message] = []
+        size = self.machine.size
+        size.bytes += ENTRY_SIZE * len(events)
         for change in changes:
             event = change.event
+            if type(event) in STEPS:
+                size.steps += 1
             if isinstance(event, Carrier) and event.payload is not None:
                 payload = event.payload
+                size.bytes += len(payload)
                 self._payload_bytes += (
                     value_bytes(payload) if payload[:1] == MARK[:1] else len(payload)
                 )

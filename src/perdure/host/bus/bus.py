@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final, TypedDict
 
 import msgspec
@@ -75,6 +75,10 @@ class EventBus(ABC):
         `ConnectionError` or `TimeoutError` counts as unavailable, any other exception as refused. After a crash an
         event may be published again, with the same `event_id` and `seq`.
         """
+
+    def begin(self, event: ContractEvent) -> Awaitable[None] | None:
+        """Begin to publish one event; `None` if it is published already, without a wait that could time out."""
+        return self.publish(event)
 
     async def close(self) -> None:  # noqa: B027 - not all have something to close
         """Close connections. `publish` may be called again later."""

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Unpack
 
-from perdure.core.errors import BusError, BusRefused, InputError
+from perdure.core.errors import InputError
 from perdure.core.runs.contract_event import ContractEvent
 from perdure.host.bus.bus import BusOptions, EventBus
 
@@ -29,15 +29,11 @@ class Subscriber(EventBus):
         super().__init__(own if name is None else name, options)
         self._on_event = on_event
 
+    def begin(self, event: ContractEvent) -> Awaitable[None] | None:
+        pending = self._on_event(event)
+        return pending if pending is not None and inspect.isawaitable(pending) else None
+
     async def publish(self, event: ContractEvent) -> None:
-        try:
-            pending = self._on_event(event)
-            if inspect.isawaitable(pending):
-                await pending
-        except (BusError, ConnectionError, TimeoutError):
-            raise
-        except Exception as error:
-            raise BusRefused(
-                f"subscriber {self.name!r} raised {type(error).__name__}: {error}",
-                "correct the function, and replay the event",
-            ) from error
+        pending = self.begin(event)
+        if pending is not None:
+            await pending

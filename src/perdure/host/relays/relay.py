@@ -362,8 +362,6 @@ class Relay:
             is_over = reader is not None and reader.last in ENDS_OF_RUN
             if is_over or (track.end_seq is not None and track.seq >= track.end_seq):
                 self._ended(track)
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # one journal that can't be read must not end the others
             self._unreadable(track, error)
         finally:
@@ -389,8 +387,9 @@ class Relay:
         """Whether the event is published now, or a dead letter."""
         track.pending = event
         try:
-            async with asyncio.timeout(self.bus.timeout_s):
-                await self.bus.publish(event)
+            if (pending := self.bus.begin(event)) is not None:
+                async with asyncio.timeout(self.bus.timeout_s):
+                    await pending
         except (BusUnavailable, ConnectionError, TimeoutError) as error:
             self._note_unavailable(track, error)
         except Exception as error:  # whatever else a bus raises is about this event

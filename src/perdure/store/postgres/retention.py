@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.ids import RunId
+from perdure.core.limits import MAX_TIME_MS
 from perdure.store.postgres.operations import UseConnection
 from perdure.store.postgres.writing import Connection, transaction
 from perdure.store.retention_table import (
@@ -26,6 +27,7 @@ from perdure.store.rows.values import require_storable_values
 from perdure.store.statements import statements
 
 _SQL = statements("postgres_retention")
+_ANY_TIME_US = MAX_TIME_MS
 
 
 class PostgresRetention:
@@ -73,7 +75,8 @@ class PostgresRetention:
                     [each.erased for each in changed],
                 )
                 await connection.execute(_SQL["erase_entry"], run_id, *columns)
-                await connection.execute(_SQL["erase_slot"], run_id)
+                await _delete_slots(connection, [run_id], _ANY_TIME_US)
+                await connection.execute(_SQL["erase_audit"], run_id)
                 await connection.execute(_SQL["erase_run"], run_id)
                 await connection.execute(_SQL["retain_erased"], run_id, order.receipt)
                 return await _delete(connection, ERASED_TABLES, [run_id])
@@ -93,6 +96,7 @@ class PostgresRetention:
                 archives = [archive for _, archive in found]
                 await connection.execute(_SQL["retain"], ids, archives, now_ms)
                 await connection.execute(_SQL["delete_waits"], ids)
+                await _delete_slots(connection, ids, now_ms * 1000)
                 await _delete(
                     connection, TAG_TABLES, [run.run_id for run, at in found if at is None]
                 )
@@ -152,6 +156,15 @@ class PostgresRetention:
     async def _rows(self, name: str, *values: Any) -> list[Any]:
         require_storable_values(values)
         return await self._use(lambda connection: connection.fetch(_SQL[name], *values))
+
+
+async def _delete_slots(connection: Connection, run_ids: Sequence[RunId], now_us: int) -> None:
+    """Delete the rows of limits for keys that no other run has."""
+    rows = await connection.fetch(_SQL["select_slots"], list(run_ids))
+    if rows:
+        slots = [slot for (slot,) in rows]
+        await connection.execute(_SQL["lock_slots"], slots)
+        await connection.execute(_SQL["delete_slots"], slots, now_us)
 
 
 async def _delete(

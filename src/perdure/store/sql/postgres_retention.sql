@@ -123,13 +123,25 @@ UPDATE perdure.event AS event SET body = b.body, sealed = NULL, erased = b.erase
 FROM unnest($2::bigint[], $3::text[], $4::bytea[]) AS b (seq, body, erased)
 WHERE event.run_id = $1 AND event.seq = b.seq
 
--- name: erase_slot
--- Commits: the limit's row for the key that the run gave, if no other run counts in it or waits for it.
+-- name: select_slots
+-- The slots of limits in which runs counted.
+SELECT DISTINCT slot FROM perdure.run WHERE id = ANY ($1::text[]) AND slot IS NOT NULL
+
+-- name: lock_slots
+-- Locks: the limits, in the order of their slots, so that a start that is under way is seen by the next statement.
+SELECT slot FROM perdure.limit_key WHERE slot = ANY ($1::text[]) ORDER BY slot FOR UPDATE
+
+-- name: delete_slots
+-- Commits: the limits' rows for keys that runs gave, if no run counts in them or waits for them, and their rate has room.
 DELETE FROM perdure.limit_key
-WHERE slot = (SELECT slot FROM perdure.run WHERE id = $1)
+WHERE slot = ANY ($1::text[]) AND arrival_us <= $2
   AND NOT EXISTS (SELECT 1 FROM perdure.run AS other WHERE other.slot = perdure.limit_key.slot AND other.slot IS NOT NULL
                                                     AND other.closed_at_ms IS NULL AND other.epoch > 0)
   AND NOT EXISTS (SELECT 1 FROM perdure.pending AS other WHERE other.slot = perdure.limit_key.slot)
+
+-- name: erase_audit
+-- Commits: the reasons of acts on the run are gone from the records of who asked for what.
+UPDATE perdure.audit SET reason = '' WHERE target = $1 AND reason <> ''
 
 -- name: erase_run
 -- Commits: a run's row without users' texts; and a new epoch, so that a fork that was made of the old journal is

@@ -52,6 +52,8 @@
 -- or its takeover, waits for that, and the lock timeout ends a deadlock of two of these. Nothing but its own statement
 -- locks a host. The claims of work and of unowned runs, and the matching of signals with hooks, skip what is locked, so
 -- they never wait. Activating a version locks the versions of that program, and nothing else.
+-- Admission locks its limits before all else, in the order of their slots, and the place of a pending run before its row: no
+-- commit of a run locks either.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock, save for the age of outcomes. No
 -- foreign keys: a message may arrive before its run, and must not lock it. Ids compare bytewise (COLLATE "C"): cheaper,

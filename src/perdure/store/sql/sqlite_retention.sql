@@ -116,13 +116,21 @@ WHERE run.id = :run_id AND run.closed_at_ms IS NOT NULL AND run.head = :head
 -- Commits: an entry without its payload and its users' texts. The hash chain still verifies.
 UPDATE perdure_event SET body = ?, sealed = NULL, erased = ? WHERE run_id = ? AND seq = ?
 
--- name: erase_slot
--- Commits: the limit's row for the key that the run gave, if no other run counts in it or waits for it.
+-- name: select_slots
+-- The slots of limits in which runs counted.
+SELECT DISTINCT slot FROM perdure_run WHERE id IN (SELECT value FROM json_each(:ids)) AND slot IS NOT NULL
+
+-- name: delete_slots
+-- Commits: the limits' rows for keys that runs gave, if no run counts in them or waits for them, and their rate has room.
 DELETE FROM perdure_limit_key
-WHERE slot = (SELECT slot FROM perdure_run WHERE id = :run_id)
+WHERE slot IN (SELECT value FROM json_each(:slots)) AND arrival_us <= :now_us
   AND NOT EXISTS (SELECT 1 FROM perdure_run AS other WHERE other.slot = perdure_limit_key.slot AND other.slot IS NOT NULL
                                                     AND other.closed_at_ms IS NULL AND other.epoch > 0)
   AND NOT EXISTS (SELECT 1 FROM perdure_pending AS other WHERE other.slot = perdure_limit_key.slot)
+
+-- name: erase_audit
+-- Commits: the reasons of acts on the run are gone from the records of who asked for what.
+UPDATE perdure_audit SET reason = '' WHERE target = :run_id AND reason <> ''
 
 -- name: erase_run
 -- Commits: a run's row without users' texts; and a new epoch, so that a fork that was made of the old journal is

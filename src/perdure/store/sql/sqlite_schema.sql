@@ -48,6 +48,8 @@
 -- the order of their ids, then, in the order of their keys, published values, then work, events, ledger, messages, then
 -- hooks, then streams. Nothing locks a run row after any other row, and nothing but its own statement locks a host. On
 -- SQLite one lock covers the file (BEGIN IMMEDIATE), and the order is kept all the same.
+-- Admission locks its limits before all else, in the order of their slots, and the place of a pending run before its row: no
+-- commit of a run locks either.
 --
 -- Times are milliseconds since 1970, given by the caller: no statement reads a clock. No foreign keys: a message may
 -- arrive before its run, and must not lock it.

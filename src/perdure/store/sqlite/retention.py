@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import apsw
 
 from perdure.core.ids import RunId
+from perdure.core.limits import MAX_TIME_MS
 from perdure.store.retention_table import (
     BARE_TABLES,
     ERASED_TABLES,
@@ -33,6 +34,7 @@ from perdure.store.statements import statements
 T = TypeVar("T")
 _SQL = statements("sqlite_retention")
 _CHECKPOINT_TRIES = 100
+_ANY_TIME_US = MAX_TIME_MS
 
 
 class SqliteRetention:
@@ -79,7 +81,8 @@ class SqliteRetention:
                 return None
             rows = [(each.body, each.erased, order.run_id, each.seq) for each in order.changed]
             connection.executemany(_SQL["erase_entry"], rows)
-            connection.execute(_SQL["erase_slot"], one)
+            _delete_slots(connection, [order.run_id], _ANY_TIME_US)
+            connection.execute(_SQL["erase_audit"], one)
             connection.execute(_SQL["erase_run"], one)
             connection.execute(_SQL["retain_erased"], one | {"receipt": order.receipt})
             return _delete(connection, ERASED_TABLES, [order.run_id])
@@ -99,6 +102,7 @@ class SqliteRetention:
             removed = [run.run_id for run, _ in found]
             purged = [run.run_id for run, archive in found if archive is None]
             connection.execute(_SQL["delete_waits"], {"ids": json_list(removed)})
+            _delete_slots(connection, removed, now_ms * 1000)
             _delete(connection, TAG_TABLES, purged)
             _delete(connection, BARE_TABLES, removed)
             connection.execute(_SQL["delete_runs"], {"ids": json_list(removed)})
@@ -200,6 +204,14 @@ def _empty_wal(connection: apsw.Connection) -> bool:
     except (apsw.BusyError, apsw.LockedError):
         return False
     return True
+
+
+def _delete_slots(connection: apsw.Connection, run_ids: Sequence[RunId], now_us: int) -> None:
+    """Delete the rows of limits for keys that no other run has."""
+    rows = connection.execute(_SQL["select_slots"], {"ids": json_list(run_ids)}).fetchall()
+    if rows:
+        slots = json_list([slot for (slot,) in rows])
+        connection.execute(_SQL["delete_slots"], {"slots": slots, "now_us": now_us})
 
 
 def _delete(

@@ -19,11 +19,12 @@ from perdure.engine.workflow.loop.scope_order import is_scopes
 
 @contextmanager
 def as_current_task(loop: AbstractEventLoop, task: Any) -> Iterator[None]:
-    """A block whose current task in `loop` is `task`, unless the loop runs another one."""
-    if asyncio.current_task(loop) is not None:
+    """A block whose current task in `loop` is `task`, unless another one runs."""
+    try:
+        asyncio.tasks._enter_task(loop, task)
+    except RuntimeError:
         yield
         return
-    asyncio.tasks._enter_task(loop, task)
     try:
         yield
     finally:
