@@ -52,7 +52,6 @@ ONE_IDEA = {
     "ForkRequest": "api/runs core/runs",
     "Gate": "api/doors host/tasks",
     "GraphSource": "api/runs cli/graph",
-    "Page": "client/runs dashboard",
     "Problem": "api core/graph",
     "SignalRequest": "api/runs core/graph",
     "invalid": "api core/graph",
