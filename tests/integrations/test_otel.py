@@ -181,6 +181,20 @@ async def test_a_run_belongs_to_the_trace_of_its_caller(
     assert ids(collected.one("traced.checkout")) == ids_of(spans)
 
 
+async def test_a_pending_run_belongs_to_the_trace_of_its_caller(
+    engine: Engine, collected: Collected
+) -> None:
+    with collected.provider.get_tracer("web").start_as_current_span("POST /orders") as request:
+        run = await engine.start(checkout(8), delay=0.01)
+    await run.result(60)
+    caller = request.get_span_context()
+    (child,) = [each async for each in engine.iterate_runs(parent=run.run_id)]
+    whole = [*await run.trace(), *await engine.handle(child.run_id).trace()]
+    assert {span.trace_id for span in whole} == {f"{caller.trace_id:032x}"}
+    assert whole[0].parent == f"{caller.span_id:016x}"
+    assert ids(collected.one("traced.checkout")) == ids_of(whole[0])
+
+
 @pytest.mark.parametrize("call", [branches, GraphProgram(GRAPH)], ids=["branches", "graph"])
 async def test_every_span_of_a_run_is_the_same_live_and_recorded(
     engine: Engine, collected: Collected, call: Any

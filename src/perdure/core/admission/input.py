@@ -6,28 +6,28 @@ from perdure.core.errors import CorruptJournal
 from perdure.core.ids import Guid, RunId, message_guid
 
 
-class StartInput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the run begins with, besides its row: its tags, and `payload`, its encoded arguments."""
+class StartHead(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What the run begins with, besides its row and its arguments: its tags, and the trace that it belongs to."""
 
     tags: dict[str, str] = {}
-    payload: bytes = b""
+    trace: str | None = None
 
 
 def start_guid(run_id: RunId) -> Guid:
     return message_guid(run_id, "admission")
 
 
-def pack_input(given: StartInput) -> bytes:
-    """The tags as JSON, a line feed, and the arguments."""
-    return msgspec.json.encode(given.tags) + b"\n" + given.payload
+def pack_input(head: StartHead, payload: bytes) -> bytes:
+    """The head as JSON, a line feed, and `payload`, the encoded arguments."""
+    return msgspec.json.encode(head) + b"\n" + payload
 
 
-def unpack_input(run_id: RunId, packed: bytes | None) -> StartInput:
-    tags, feed, payload = (packed or b"").partition(b"\n")
+def unpack_input(run_id: RunId, packed: bytes | None) -> tuple[StartHead, bytes]:
+    head, feed, payload = (packed or b"").partition(b"\n")
     try:
         if not feed:
             raise msgspec.DecodeError("it has no line feed")
-        return StartInput(msgspec.json.decode(tags, type=dict[str, str]), payload)
+        return msgspec.json.decode(head, type=StartHead), payload
     except msgspec.DecodeError as error:
         raise CorruptJournal(
             f"the input of run {run_id!r}, which has not begun, can't be read: {error}",
