@@ -12,13 +12,11 @@ from typing import Any, Literal, get_args
 from perdure.authoring.program import Program
 from perdure.authoring.texts import require_user_text
 from perdure.client.runs.handle import Handle
-from perdure.core.admission.input import unpack_input
+from perdure.client.runs.inputs import input_of
 from perdure.core.errors import InputError, KeyReused, KeySpent, RunExists
 from perdure.core.ids import RunId
-from perdure.core.journal.events import started_of
 from perdure.core.journal.state import Status
 from perdure.core.limits import MAX_KEY_LENGTH
-from perdure.core.messages import START
 from perdure.host.host import Host
 from perdure.host.runs.batch import RunStart
 from perdure.host.runs.dispatcher import Dispatcher
@@ -130,14 +128,7 @@ async def _arguments(
     """The arguments that a run was started with; `None` if they were erased."""
     if joined is not None:
         return await joined.arguments(run_id)
-    entries = await dispatcher.store.entries(run_id, 0, 2)
-    started = started_of([entry.event for entry in entries])
-    if started is not None:
-        return started.payload
-    for message, _, _ in await dispatcher.store.messages(run_id):
-        if message.kind == START:  # it has not begun
-            return unpack_input(run_id, message.payload).payload
-    return None
+    return await input_of(dispatcher.store, run_id)
 
 
 def _require_same_call(

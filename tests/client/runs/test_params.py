@@ -143,6 +143,24 @@ async def test_new_values_hold_from_the_act_on(engine_url: str, settings: Any) -
         assert events[0].data["reason"] == "tune"
 
 
+async def test_pending_run_shows_its_first_values(engine_url: str) -> None:
+    async with opened(engine_url) as engine:
+        run = await engine.start(tuned(0).with_params({"batch": 3}), approval=True)
+        assert (await run.params())["batch"] == 3
+        await run.approve()
+        await run.result()
+        assert (await run.params())["batch"] == 3
+
+
+async def test_erased_values_are_not_shown_as_defaults(engine_url: str) -> None:
+    async with opened(engine_url) as engine:
+        run = await engine.start(tuned(0).with_params({"batch": 3}))
+        await run.result()
+        await engine.retention.erase(run.run_id, by="desk", reason="case 1")
+        with pytest.raises(InputError, match="were erased"):
+            await run.params()
+
+
 async def test_paused_run_takes_new_values(engine_url: str) -> None:
     async with opened(engine_url) as engine:
         run = await engine.start(tuned(1))

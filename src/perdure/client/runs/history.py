@@ -132,10 +132,8 @@ class HistoryReader:
 
     async def params(self) -> dict[str, Any]:
         run = (await self.chain())[-1]
-        first = await self._store.entries(run.run_id, 0, 2)
-        decisions = await self._store.decisions(run.run_id)
-        events = [entry.event for entry in (*first, *decisions)]
-        return await read_parameters(self._host.dispatcher, run, events)
+        decisions = [entry.event for entry in await self._store.decisions(run.run_id)]
+        return await read_parameters(self._host.dispatcher, run, decisions)
 
     async def ledger(self) -> list[LedgerAccount]:
         accounts = []

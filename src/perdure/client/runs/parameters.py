@@ -7,6 +7,7 @@ from perdure.authoring.call import discard
 from perdure.authoring.graphs.program import GraphProgram
 from perdure.authoring.parameters import given_parameters
 from perdure.authoring.program import Program, ProgramCall
+from perdure.client.runs.inputs import input_of
 from perdure.core.errors import InputError, UnreadableProgram
 from perdure.core.graph.fields import PARAMS
 from perdure.core.journal import events as e
@@ -51,14 +52,18 @@ async def encoded_parameters(dispatcher: Dispatcher, run: Run, values: object) -
 
 
 async def read_parameters(
-    dispatcher: Dispatcher, run: Run, events: Iterable[e.Event]
+    dispatcher: Dispatcher, run: Run, decisions: Iterable[e.Event]
 ) -> dict[str, Any]:
-    """The values that these events have given, of which the others are decisions; and the defaults, if known."""
-    codec, given = dispatcher.codec, dict[str, Any]()
-    for event in events:
-        if isinstance(event, e.ExecutionStarted):
-            given = given_parameters(codec, event.payload)
-        elif isinstance(event, e.SignalAccepted) and event.payload is not None:
+    """The values that the start and these decisions have given; and the defaults, if known."""
+    codec, payload = dispatcher.codec, await input_of(dispatcher.store, run.run_id)
+    if payload is None:
+        raise InputError(
+            f"the parameters of run {run.run_id!r} were erased",
+            "see the receipt: `engine.retention.get(run_id)`",
+        )
+    given = given_parameters(codec, payload)
+    for event in decisions:
+        if isinstance(event, e.SignalAccepted) and event.payload is not None:
             given = {**given, **codec.decode(event.payload, dict[str, Any])}
     program = await _program(dispatcher, run)
     if program is None or program.parameters is None:
