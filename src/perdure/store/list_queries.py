@@ -189,7 +189,7 @@ class ListQueries:
         if len(owners) > MAX_STREAMS:
             return _EVERY_RUN
         owned = [_Stream("from_open", {"owner": owner}) for (owner,) in owners]
-        return [*owned, _Stream("from_unowned")]
+        return [*owned, _Stream("from_unowned"), _Stream("from_pending")]
 
     def _places(self, wanted: RunFilter) -> Generator[Statement, Rows, list[_Stream]]:
         """The ranges of scopes and programs, or the keys in them."""
