@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 import perdure
-from perdure import Engine, Every, GraphProgram, Signal, load_graph, task, workflow
+from perdure import Engine, Every, GraphProgram, Limit, Signal, load_graph, task, workflow
 
 decision = Signal("decision", bool)
 NIGHTLY = Every(86_400)
@@ -32,6 +32,25 @@ async def decide(item: Item) -> int:
     cost = await price(item)
     is_wanted = await decision.receive()
     return cost if is_wanted else 0
+
+
+@workflow(name="api.alone", limit=Limit("alone", running=1, over="reject", retry_after=7))
+async def alone(number: int) -> bool:
+    return await decision.receive()
+
+
+@workflow(name="api.queued", limit=Limit("queued", running=1))
+async def queued(number: int) -> bool:
+    return await decision.receive()
+
+
+class Pace(msgspec.Struct):
+    batch: int = 2
+
+
+@workflow(name="api.paced", params=Pace)
+async def paced(number: int) -> int:
+    return number * perdure.params(Pace).batch
 
 
 @workflow(name="api.big")

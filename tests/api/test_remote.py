@@ -10,6 +10,7 @@ from perdure import (
     Engine,
     InputError,
     KeyReused,
+    LimitReached,
     RemoteEngine,
     RunCancelled,
     RunClosed,
@@ -64,6 +65,23 @@ async def test_a_run_is_started_answered_and_read_over_http(remote: RemoteEngine
     assert reused.value.run_id == run.run_id
     with pytest.raises(RunClosed):
         await run.signal(programs.decision, True)
+
+
+async def test_a_start_over_a_limit_says_how_long_to_wait(
+    remote: RemoteEngine,
+) -> None:
+    run = await remote.start(programs.alone(1))
+    with pytest.raises(LimitReached) as refused:
+        await remote.start(programs.alone(2))
+    assert refused.value.retry_after == 7
+    await run.signal(programs.decision, True)
+    assert await run.result(60)
+
+
+async def test_a_start_has_first_values_of_parameters(remote: RemoteEngine) -> None:
+    run = await remote.start(programs.paced(3).with_params({"batch": 5}))
+    assert await run.result(60) == 15
+    assert await (await remote.start(programs.paced(3))).result(60) == 6
 
 
 async def test_integers_of_any_size_stay_integers(remote: RemoteEngine) -> None:

@@ -80,6 +80,35 @@ async def test_a_start_with_a_wrong_body_starts_nothing(
         assert (await api.get("/v1/runs")).json()["runs"] == []
 
 
+async def test_a_start_over_a_limit_is_refused_for_a_time(api: httpx2.AsyncClient) -> None:
+    start = "/v1/programs/api.alone/runs"
+    assert (await api.post(start, json={"input": {"number": 1}})).status_code == 201
+    refused = await api.post(start, json={"input": {"number": 2}})
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "7")
+    assert (refused.json()["code"], refused.json()["retry_after"]) == ("limit-reached", 7)
+
+
+async def test_a_start_refuses_parameters_that_the_program_does_not_declare(
+    api: httpx2.AsyncClient,
+) -> None:
+    start = "/v1/programs/api.paced/runs"
+    body = {"input": {"number": 3}, "params": {"batch": 5}}
+    ended = await api.post(start, json=body, headers={"Prefer": "wait=60"})
+    assert ended.json()["result"] == 15
+    refused = await api.post(start, json={**body, "params": {"batsh": 5}})
+    assert (refused.status_code, refused.json()["remedy"]) == (422, "did you mean 'batch'?")
+
+
+async def test_a_pending_run_shows_its_code(api: httpx2.AsyncClient) -> None:
+    body = {"input": {"number": 1}}
+    first, second = [await api.post("/v1/programs/api.queued/runs", json=body) for _ in range(2)]
+    assert [each.status_code for each in (first, second)] == [201, 201]
+    assert second.json()["status"] == "pending"
+    shown = (await api.get(f"{second.headers['location']}/source")).json()
+    assert "async def queued" in shown["text"]
+    assert (shown["steps"], shown["problem"]) == ([], None)
+
+
 async def test_tags_and_scope_find_the_run(api: httpx2.AsyncClient) -> None:
     run = await begun(api, tags={"customer": "acme"}, scope="eu")
     for params in ({"tag.customer": "acme"}, {"scope": "eu"}, {"text": "customer=acme"}):

@@ -1,6 +1,7 @@
 """Errors as `application/problem+json`: a code, what happened, the remedy, and the command that does the same."""
 
 import logging
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
@@ -22,6 +23,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `code` never changes; `remedy` says what to do next. `command` does the same as the request on the command line.
     `limit` names the limit that refused it, `denial` is the code of an authorizer, `run_id` the run that holds a key.
+    `retry_after` is how many seconds a start over a limit should wait.
     """
 
     type: str = "about:blank"
@@ -36,6 +38,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     denial: str = ""
     run_id: str = ""
     run_status: str = ""
+    retry_after: float = 0
 
 
 class Refusal(Exception):
@@ -79,6 +82,7 @@ _STATUSES: Final[tuple[tuple[type[known.PerdureError], int], ...]] = (
     (known.RunDiverged, 409),
     (known.PayloadTooLarge, 413),
     (known.TooManyActs, 429),
+    (known.LimitReached, 429),
     (known.Denied, 403),
     (known.InputError, 422),
     (known.TransactionError, 422),
@@ -86,6 +90,11 @@ _STATUSES: Final[tuple[tuple[type[known.PerdureError], int], ...]] = (
     (known.StoreDamaged, 500),
     (known.StoreError, 503),
 )
+
+_LIMITS: Final[Mapping[type[known.PerdureError], str]] = {
+    known.TooManyActs: "acts of one run",
+    known.LimitReached: "starts of one limit",
+}
 
 RETRY_AFTER_S: Final = 5
 """When to try again after a store that can't be reached."""
@@ -112,9 +121,11 @@ def problem_of(error: Exception, instance: str, command: str) -> tuple[Problem, 
         return problem, error.headers
     if isinstance(error, known.PerdureError):
         status = status_of(error)
+        retry_after = error.retry_after if isinstance(error, known.LimitReached) else 0
         headers: dict[str, str] = {}
         if status in (429, 503):
-            headers["Retry-After"] = str(60 if status == 429 else RETRY_AFTER_S)
+            wait_s = math.ceil(retry_after) or (60 if status == 429 else RETRY_AFTER_S)
+            headers["Retry-After"] = str(wait_s)
         problem = Problem(
             title=HTTPStatus(status).phrase,
             status=status,
@@ -123,10 +134,11 @@ def problem_of(error: Exception, instance: str, command: str) -> tuple[Problem, 
             remedy=error.remedy,
             command=command,
             instance=instance,
-            limit="acts of one run" if status == 429 else "",
+            limit=_LIMITS.get(type(error), ""),
             denial=error.reason_code if isinstance(error, known.Denied) else "",
             run_id=getattr(error, "run_id", None) or "",
             run_status=error.status if isinstance(error, known.KeySpent) else "",
+            retry_after=retry_after,
         )
         return problem, headers
     log.error("%s failed", instance, exc_info=error)

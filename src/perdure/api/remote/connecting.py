@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.api.remote.handle import RemoteHandle
 from perdure.api.remote.transport import Transport
+from perdure.authoring.parameters import STORED_AS
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.tags import TagValue
@@ -70,8 +71,15 @@ class RemoteEngine:
     ) -> RemoteHandle[R]:
         """Start a run of a program that this process has, too; returns when the run is durable. As `Engine.start`."""
         program = take_program(call)
-        payload = JsonCodec().encode(call.arguments)
-        options = {"scope": scope, "tags": dict(tags or {}), "if_ended": if_ended}
+        arguments = dict(call.arguments)
+        options: dict[str, Any] = {
+            "scope": scope,
+            "tags": dict(tags or {}),
+            "if_ended": if_ended,
+        }
+        if STORED_AS in arguments:
+            options["params"] = msgspec.Raw(JsonCodec().encode(arguments.pop(STORED_AS)))
+        payload = JsonCodec().encode(arguments)
         started = await self._start(program.name, msgspec.Raw(payload), key, options)
         return RemoteHandle(
             self._transport, RunId(started["run_id"]), program, is_new=started["is_new"]

@@ -14,6 +14,7 @@ from perdure.core.errors import (
     InputError,
     KeyReused,
     KeySpent,
+    LimitReached,
     PerdureError,
     StoreUnavailable,
 )
@@ -150,6 +151,8 @@ def error_of(status: int, content: bytes) -> PerdureError:
         return KeyReused(run_id, what, remedy)
     if code == KeySpent.code:
         return KeySpent(run_id, problem.get("run_status", ""), what, remedy)
+    if code == LimitReached.code:
+        return LimitReached(what, remedy, problem.get("retry_after", 0))
     if code == Denied.code:
         return Denied(what, remedy, problem.get("denial", ""))
     kind = _BY_CODE.get(code)

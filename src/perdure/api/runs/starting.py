@@ -21,7 +21,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What to start. `input` holds the arguments by name, or, of a workflow, in order.
 
     `if_ended` says what happens if the run that holds the key failed or was cancelled: `return` gives that run, `rerun`
-    starts another, `raise` refuses.
+    starts another, `raise` refuses. `params` are the first values of the program's parameters.
     """
 
     input: dict[str, Any] | list[Any] = {}
@@ -29,6 +29,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     tags: dict[str, TagValue] = {}
     version: str | None = None
     if_ended: IfEnded = "return"
+    params: dict[str, Any] = {}
 
 
 class StartedRun(RunResult, frozen=True, kw_only=True, omit_defaults=True):
@@ -45,7 +46,9 @@ async def start_run(exchange: Exchange) -> Reply:
     handle = await _begin(exchange, body, scope, key)
     found = RunResult(run_id=handle.run_id, status=RunStatus.RUNNING)
     status = 201 if handle.is_new else 200
-    if exchange.wait_s or not handle.is_new:
+    program = find("program", exchange.part("program"), body.version)
+    may_wait = program is None or program.limit is not None
+    if exchange.wait_s or may_wait or not handle.is_new:
         row = await exchange.run(handle.run_id)
         awaited = await awaited_result(exchange, row)
         found = awaited.value
@@ -71,8 +74,9 @@ async def _begin(
         if not isinstance(body.input, dict):
             program_of_path(exchange, body.version)
             raise invalid("input is a list", "pass the input of a graph by name")
+        given = {**body.input, "params": body.params} if body.params else body.input
         try:
-            return await engine.start_graph(name, body.input, version=body.version, **options)
+            return await engine.start_graph(name, given, version=body.version, **options)
         except UnknownName as error:
             raise UnknownName(
                 error.what,
@@ -85,4 +89,6 @@ async def _begin(
             call = program(*body.input)
     except TypeError as error:
         raise invalid(error, "pass the parameters of the program") from None
+    if body.params:
+        call = call.with_params(body.params)
     return await engine.start(call, **options)

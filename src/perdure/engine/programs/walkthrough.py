@@ -83,6 +83,8 @@ def walk_through(
     """Replay a run on the code of this process. Raises `UnknownName` if this process lacks its program."""
     program = program_for(run, rules.programs)
     lines: dict[StepId, SourceLine] = {}
+    if not entries:  # the run has not begun
+        return Walkthrough(lines, program)
 
     def make(
         program: Program[..., Any],
