@@ -106,6 +106,7 @@ async def test_debounced_starts_are_one_run_with_the_last_input() -> None:
             runs.append(await engine.start(termed(n), key="k", debounce=10, max_wait=25))
             await clock.advance(8)
         assert len({run.run_id for run in runs}) == 1
+        assert [run.is_new for run in runs] == [True, False, False, False]
         await clock.advance(3)
         assert await runs[0].result() == 3
         assert executed == [3], "no later than the longest wait"

@@ -141,7 +141,7 @@ class Admissions:
             now, guid = self._context.sources.now_ms(), start_guid(holder)
             again = Message(holder, guid, START, NEVER_DUE_MS, now, payload=entrant.message.payload)
             if await self._context.store.admission.put_off(again, now + terms.debounce_ms):
-                return
+                raise RunJoined(holder, f"run {holder!r} has this start's key", "use that run")
         raise run_exists(entrant.run, holder)
 
     async def _begin_admitted(self, entrant: Entrant) -> None:
