@@ -78,7 +78,7 @@ async def test_erased_runs_give_clear_answers(shared_url: str, tmp_path: Path) -
 async def test_open_relatives_and_sources_of_data_refuse_an_erasure(shared_url: str) -> None:
     async with Engine(shared_url) as engine:
         run = await engine.start(parent(SECRET))
-        with pytest.raises(InputError, match="is open"):
+        with pytest.raises(InputError, match=f"^run {run.run_id!r} is open"):
             await engine.retention.erase(run.run_id)
         (below,) = [each async for each in engine.iterate_runs(parent=run.run_id)]
         await engine.handle(below.run_id).signal(note, "go")

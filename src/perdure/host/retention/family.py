@@ -23,10 +23,11 @@ async def family_of(table: RetentionTable, run_id: RunId) -> EraseOrder:
     known = await _relatives(table, run_id)
     if run_id not in known:
         raise UnknownRun(f"there is no run {run_id!r}", "check the id and the store")
-    for kin in known.values():
+    for kin in (known[run_id], *known.values()):
         if kin.is_open:
+            whose = "" if kin.run_id == run_id else f", which may have data of run {run_id!r},"
             raise InputError(
-                f"run {kin.run_id!r}, which may have data of run {run_id!r}, is open",
+                f"run {kin.run_id!r}{whose} is open",
                 "cancel it, or wait for its end, and erase then",
             )
     await _require_no_source(table, run_id, known)
