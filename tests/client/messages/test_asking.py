@@ -94,6 +94,9 @@ async def test_requests_with_the_same_id_are_one(engine: Engine) -> None:
     assert await run.ask(change, Address("main"), id="a") == Receipt(1, Address("main"))
     with pytest.raises(RunClosed):
         await run.ask(change, Address("main"), id="b")
+    await engine.retention.erase(run.run_id)
+    with pytest.raises(InputError, match="was erased"):
+        await run.ask(change, Address("main"), id="a")
 
 
 async def test_a_reply_can_be_asked_for_again_after_a_timeout(shared_url: str) -> None:

@@ -10,7 +10,7 @@ from perdure.client.large import encode_message
 from perdure.client.runs.rows import require_unparked
 from perdure.client.signals import OutgoingSignal, sender_of, was_delivered
 from perdure.core.answers import answer_stream
-from perdure.core.errors import NotDecodable, RequestRejected, RequestUnanswered
+from perdure.core.errors import InputError, NotDecodable, RequestRejected, RequestUnanswered
 from perdure.core.ids import Guid, RunId
 from perdure.core.journal.state import TERMINAL
 from perdure.core.replay.identity import signal_guid
@@ -91,6 +91,7 @@ class Asking:
                     if (found := await self._answer(end.origin, guid)) is not None:
                         return self._opened(request, what, *found)
                     if end.status in TERMINAL:
+                        await self._require_not_erased(end.run_id, what)
                         raise RequestUnanswered(
                             f"run {self.run_id!r} is {end.status} and has not answered {what}",
                             "read its journal to see whether it received the request",
@@ -103,6 +104,14 @@ class Asking:
                     await grown.wait()
             finally:
                 watchers.unfollow(grown, run_id)
+
+    async def _require_not_erased(self, run_id: RunId, what: str) -> None:
+        """Raise `InputError` if the run was erased, with its answers."""
+        if await self._store.retention.get([run_id]):
+            raise InputError(
+                f"the reply to {what} was erased, if there was one",
+                "see the receipt: `engine.retention.get(run_id)`",
+            )
 
     async def _answer(self, origin: RunId, guid: Guid) -> tuple[bytes, bool] | None:
         """The answer to a request, and whether it is a rejection; from the last run of the chain that received it."""
