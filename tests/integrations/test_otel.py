@@ -194,6 +194,19 @@ async def test_every_span_of_a_run_is_the_same_live_and_recorded(
     assert len(ours) == (2 if isinstance(call, GraphProgram) else 3)
 
 
+async def test_a_run_that_waits_for_approval_stays_in_the_trace_of_its_caller(
+    engine: Engine, collected: Collected
+) -> None:
+    with collected.provider.get_tracer("web").start_as_current_span("POST /orders") as request:
+        run = await engine.start(checkout(8), approval=True, tags={"customer": "acme"})
+    assert await run.trace() == []
+    await run.approve()
+    await run.result(60)
+    spans = await run.trace()
+    assert spans[0].parent == f"{request.get_span_context().span_id:016x}"
+    assert ids(collected.one("traced.checkout")) == ids_of(spans[0])
+
+
 async def test_failed_attempts_and_runs_have_failed_spans(
     engine: Engine, collected: Collected
 ) -> None:

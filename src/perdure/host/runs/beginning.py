@@ -62,7 +62,12 @@ async def begin_admitted(
         )
     program = program_for(run, programs)
     given = unpack_input(run.run_id, start.payload)
-    requested = RunStart(program, given.payload, run.key, run.scope, tags=given.tags, slot=slot)
+    requested = RunStart(
+        *(program, given.payload, run.key, run.scope),
+        tags=given.tags,
+        trace=given.trace,
+        slot=slot,
+    )
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
     machine = new_machine(program, info, context.codec, context.sources, programs)
     configure(machine, context.settings)

@@ -90,6 +90,12 @@ SELECT * FROM
     unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[])
         AS b (column1, column2, column3, column4, column5, column6, column7, column8)
 
+-- name: tag_waiting
+-- Commits: lists find waiting runs by their tags. The same rows as `hook` writes when the runs begin.
+INSERT INTO perdure.hook (run_id, step, kind, mailbox, topic, key, since_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
+ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
+
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain

@@ -77,6 +77,9 @@ SELECT unowned.ended, unowned.id FROM (
     ORDER BY run.owner DESC, run.id DESC LIMIT :examined
 ) AS unowned
 
+-- name: from_pending
+SELECT NULL::bigint AS ended, pending.run_id AS id FROM perdure.pending AS pending WHERE pending.run_id < :before
+
 -- name: from_ended
 SELECT run.closed_at_ms AS ended, run.id FROM perdure.run AS run
 WHERE run.status = :status AND run.closed_at_ms IS NOT NULL AND run.closed_at_ms >= :closed_from

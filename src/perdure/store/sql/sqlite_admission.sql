@@ -81,6 +81,12 @@ ON CONFLICT (run_id, guid) DO NOTHING
 INSERT INTO perdure_pending (run_id, slot, scope, program, priority, state, ready_at_ms, until_ms)
 VALUES :rows
 
+-- name: tag_waiting
+-- Commits: lists find waiting runs by their tags. The same rows as `hook` writes when the runs begin.
+INSERT INTO perdure_hook (run_id, step, kind, mailbox, topic, key, since_ms)
+VALUES :rows
+ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
+
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain

@@ -67,6 +67,9 @@ SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.owner = :owner AN
 -- name: from_unowned
 SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch > 0 AND run.id < :before
 
+-- name: from_pending
+SELECT NULL AS ended, pending.run_id AS id FROM perdure_pending AS pending WHERE pending.run_id < :before
+
 -- name: from_ended
 SELECT run.closed_at_ms AS ended, run.id FROM perdure_run AS run
 WHERE run.status = :status AND run.closed_at_ms IS NOT NULL AND run.closed_at_ms >= :closed_from
