@@ -20,6 +20,7 @@ LOWER_ROOMS = {"authoring", "core", "operations", "store"}
 SEEDED_BUGS = {
     "engine/graph/seeded_bugs.py",
     "engine/workflow/act_bugs.py",
+    "engine/workflow/asking_bugs.py",
     "engine/workflow/doubts.py",
     "engine/workflow/front_end_bugs.py",
     "engine/workflow/lost_rows.py",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,41 @@ def test_run_is_started_explained_signalled_and_its_result_printed(
         assert (said.code, said.out, said.err) == (0, '"receipt for Z"\n', "")
         hosts = json.loads(perdure_command("hosts", "-o", "json", *at).out)
         assert [host["is_alive"] for host in hosts] == [True]
+
+
+def test_run_that_needs_approval_begins_once_it_has_it(
+    perdure_command: Command, orders_url: str, tmp_path: Path
+) -> None:
+    at = ("--store", orders_url)
+    terms = ("--approval", "--priority", 3, "--tag", "customer=acme", "--scope", "eu")
+    run = perdure_command("runs", "start", PROGRAM, '{"order": "Y"}', *terms, *at).out.strip()
+    (listed,) = json.loads(
+        perdure_command("runs", "list", "--where", "tag.customer=acme", "-o", "json", *at).out
+    )
+    assert (listed["run_id"], listed["status"], listed["scope"]) == (run, "pending", "eu")
+    until_explained(perdure_command, run, "approval", *at)
+    with worker(orders_url, tmp_path):
+        assert perdure_command("runs", "approve", run, "--reason", "paid", *at).code == 0
+        until_explained(perdure_command, run, "waits for signal 'approval'", *at)
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [
+        (("--debounce", 5), "pass the key that its starts share"),
+        (("--max-wait", 5), "pass debounce"),
+        (("--delay", -1), "delay"),
+        (("--tag", "acme"), "write --tag NAME=VALUE"),
+    ],
+)
+def test_terms_of_a_start_are_checked(
+    perdure_command: Command, orders_url: str, terms: tuple[Any, ...], said: str
+) -> None:
+    started = perdure_command(
+        "runs", "start", PROGRAM, '{"order": "Y"}', *terms, "--store", orders_url
+    )
+    assert (started.code, started.out) == (REFUSED, "")
+    assert said in started.err
 
 
 def test_request_is_sent_and_its_reply_printed(

@@ -181,20 +181,6 @@ async def test_a_run_belongs_to_the_trace_of_its_caller(
     assert ids(collected.one("traced.checkout")) == ids_of(spans)
 
 
-async def test_a_pending_run_belongs_to_the_trace_of_its_caller(
-    engine: Engine, collected: Collected
-) -> None:
-    with collected.provider.get_tracer("web").start_as_current_span("POST /orders") as request:
-        run = await engine.start(checkout(8), delay=0.01)
-    await run.result(60)
-    caller = request.get_span_context()
-    (child,) = [each async for each in engine.iterate_runs(parent=run.run_id)]
-    whole = [*await run.trace(), *await engine.handle(child.run_id).trace()]
-    assert {span.trace_id for span in whole} == {f"{caller.trace_id:032x}"}
-    assert whole[0].parent == f"{caller.span_id:016x}"
-    assert ids(collected.one("traced.checkout")) == ids_of(whole[0])
-
-
 @pytest.mark.parametrize("call", [branches, GraphProgram(GRAPH)], ids=["branches", "graph"])
 async def test_every_span_of_a_run_is_the_same_live_and_recorded(
     engine: Engine, collected: Collected, call: Any
@@ -206,6 +192,19 @@ async def test_every_span_of_a_run_is_the_same_live_and_recorded(
     ]
     assert {ids(span) for span in ours} == {ids_of(span) for span in await run.trace()}
     assert len(ours) == (2 if isinstance(call, GraphProgram) else 3)
+
+
+async def test_a_run_that_waits_for_approval_stays_in_the_trace_of_its_caller(
+    engine: Engine, collected: Collected
+) -> None:
+    with collected.provider.get_tracer("web").start_as_current_span("POST /orders") as request:
+        run = await engine.start(checkout(8), approval=True, tags={"customer": "acme"})
+    assert await run.trace() == []
+    await run.approve()
+    await run.result(60)
+    spans = await run.trace()
+    assert spans[0].parent == f"{request.get_span_context().span_id:016x}"
+    assert ids(collected.one("traced.checkout")) == ids_of(spans[0])
 
 
 async def test_failed_attempts_and_runs_have_failed_spans(

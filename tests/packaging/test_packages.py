@@ -77,7 +77,10 @@ def test_sdist_holds_what_make_test_needs(packages: Packages) -> None:
 def test_wheel_holds_the_package_and_its_data_only(wheel: Wheel) -> None:
     names = {name for name in wheel.names() if ".dist-info/" not in name}
     others = {name for name in names if not name.endswith((".so", ".pyd"))}
-    assert others == sources("*.py") | sources("*.pyi") | sources("*.sql") | {"perdure/py.typed"}
+    code = sources("*.py") | sources("*.pyi") | sources("*.sql") | {"perdure/py.typed"}
+    pages = {name for name in sources("dashboard/static/**/*") if (ROOT / "src" / name).is_file()}
+    assert pages
+    assert others == code | pages
     assert {name for name in others if "/migrations/sqlite/" in name}
     assert {name for name in others if "/migrations/postgres/" in name}
 

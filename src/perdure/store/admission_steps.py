@@ -12,10 +12,12 @@ import msgspec
 
 from perdure.core.admission.deciding import Fate, Standing, Verdict, judge, room, round_robin
 from perdure.core.admission.rules import NO_SLOT, Rules, Setting, in_force
+from perdure.core.graph.identity import mailbox_of
 from perdure.core.ids import HostId, RunId
 from perdure.core.journal.entry import genesis
 from perdure.core.messages import AT_ONCE, Message
 from perdure.core.replay.identity import cancel_guid
+from perdure.core.streams.chunks import ROOT
 from perdure.store.admission_table import (
     DELAYED,
     MOST_ADMITTED,
@@ -29,6 +31,7 @@ from perdure.store.admission_table import (
     StoredSetting,
 )
 from perdure.store.commit.bundle import FIRST_EPOCH
+from perdure.store.commit.graph_index import KEY
 from perdure.store.rows.records import Run, enrolled_rows
 from perdure.store.rows.runs import run_from
 
@@ -180,7 +183,7 @@ def _add(
     rows = [_run_row(entrants[number], verdicts[number], owner) for number in made]
     added = {row[0] for row in (yield AskStore("add_runs", rows=rows))}
     outcomes: dict[int, Entered] = {}
-    messages, places, enrolled = [], [], []
+    messages, places, enrolled, tagged = [], [], [], []
     for number in made:
         entrant, verdict = entrants[number], verdicts[number]
         run = entrant.run
@@ -197,12 +200,15 @@ def _add(
         enrolled += enrolled_rows(run)
         if verdict.fate is not Fate.ADMIT:
             places.append(_pending_row(entrant, verdict, now_ms))
+            tagged += _tag_rows(entrant)
     if messages:
         yield AskStore("send", rows=messages)
     if places:
         yield AskStore("wait_in_line", rows=places)
     if enrolled:
         yield AskStore("enrol_runs", rows=enrolled)
+    if tagged:
+        yield AskStore("tag_waiting", rows=tagged)
     return outcomes
 
 
@@ -218,6 +224,17 @@ def _run_row(entrant: Entrant, verdict: Verdict, owner: HostId | None) -> tuple[
         *(owner if is_admitted else None, FIRST_EPOCH if is_admitted else 0),
         *(genesis(run.run_id), run.created_at_ms, entrant.slot or None),
     )
+
+
+def _tag_rows(entrant: Entrant) -> list[tuple[Any, ...]]:
+    run = entrant.run
+    return [
+        (
+            *(run.run_id, ROOT.step, KEY, mailbox_of(name, value, run.scope)),
+            *(name, value, run.created_at_ms),
+        )
+        for name, value in entrant.tags
+    ]
 
 
 def _message_row(message: Message) -> tuple[Any, ...]:

@@ -42,6 +42,8 @@ class Entrant(msgspec.Struct, frozen=True):
     state: str = READY
     ready_at_ms: int = 0
     until_ms: int | None = None
+    tags: tuple[tuple[str, str], ...] = ()
+    """By which lists find the run while it waits. Not those of a start that others may still replace."""
 
 
 class Entered(msgspec.Struct, frozen=True):

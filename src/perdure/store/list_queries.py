@@ -13,6 +13,7 @@ import msgspec
 
 from perdure.core.errors import RunDiverged, StatementFailed
 from perdure.core.ids import RunId
+from perdure.core.journal.state import Status
 from perdure.core.limits import MAX_TIME_MS
 from perdure.core.list_rows import ListRows
 from perdure.core.runs.listing import (
@@ -176,7 +177,7 @@ class ListQueries:
             case Source.ENDED:
                 return [_Stream("from_ended", {"status": s}) for s in wanted.ended_statuses]
             case Source.OPEN:
-                return (yield from self._owners())
+                return (yield from self._owners(has_pending=_has_pending(wanted)))
             case Source.KEYS | Source.PLACES:
                 return (yield from self._places(wanted))
             case source:
@@ -184,12 +185,13 @@ class ListQueries:
                 own = {} if column is None else {column: getattr(wanted, column)}
                 return [_Stream(f"from_{source}", own)]
 
-    def _owners(self) -> Generator[Statement, Rows, list[_Stream]]:
+    def _owners(self, *, has_pending: bool) -> Generator[Statement, Rows, list[_Stream]]:
         owners = yield Statement(self._sql["owners"], {"most": MAX_STREAMS + 1})
         if len(owners) > MAX_STREAMS:
             return _EVERY_RUN
         owned = [_Stream("from_open", {"owner": owner}) for (owner,) in owners]
-        return [*owned, _Stream("from_unowned"), _Stream("from_pending")]
+        pending = [_Stream("from_pending")] if has_pending else []
+        return [*owned, _Stream("from_unowned"), *pending]
 
     def _places(self, wanted: RunFilter) -> Generator[Statement, Rows, list[_Stream]]:
         """The ranges of scopes and programs, or the keys in them."""
@@ -285,6 +287,10 @@ _COLUMNS: Final = {
     Source.FORKS: "forked_from",
 }
 """The filter whose value an index begins with."""
+
+
+def _has_pending(wanted: RunFilter) -> bool:
+    return wanted.statuses is None or Status.PENDING in wanted.statuses
 
 
 def _in_time(wanted: RunFilter) -> Statement:

@@ -25,8 +25,6 @@ from perdure import (
 from perdure.testing.probe import Probe
 from tests.client.engines import assert_sound, killed, opened, until
 
-ENDED = ("completed", "failed", "cancelled", "continued")
-
 
 class Gate:
     """Tasks wait until it is opened."""
@@ -320,21 +318,6 @@ async def test_many_starts_share_a_limit(engine: Engine) -> None:
     go.set()
     runs = await engine.start_many([one(n) for n in range(12)])
     assert [await run.result() for run in runs] == list(range(12))
-
-
-async def test_lists_of_open_runs_have_those_that_are_pending(engine: Engine) -> None:
-    begun, waiting = [await engine.start(one(n)) for n in range(2)]
-    asked = await engine.start(one(2), approval=True)
-    pending = {asked.run_id, waiting.run_id}
-    assert {run.run_id async for run in engine.iterate_runs(status="pending")} == pending
-    assert (await engine.count(status="pending")).runs == 2
-    open_runs = [status for status in RunStatus if status not in ENDED]
-    found = {run.run_id async for run in engine.iterate_runs(status=open_runs)}
-    assert found == {*pending, begun.run_id}
-    await asked.cancel()
-    go.set()
-    assert await waiting.result() == 1
-    assert (await engine.count(status="pending")).runs == 0
 
 
 async def test_explain_says_for_what_a_pending_run_waits(engine: Engine) -> None:

@@ -195,3 +195,25 @@ async def test_runs_that_were_pending_are_published_to_buses_from_their_first_en
         await until(lambda: "RunCompleted" in seen)
         await assert_sound(engine)
     assert seen[:2] == ["RunApproved", "RunStarted"]
+
+
+async def test_a_pending_run_is_listed_by_its_state_and_its_tags(engine: Engine) -> None:
+    run = await engine.start(termed(1), approval=True, tags={"customer": "acme"})
+
+    async def found(**filters: Any) -> list[str]:
+        return [each.run_id async for each in engine.iterate_runs(**filters)]
+
+    for filters in (
+        {"status": "pending"},
+        {"status": ["pending", "blocked"]},
+        {"tags": {"customer": "acme"}},
+        {"tags": {"customer": "acme"}, "status": "pending"},
+    ):
+        assert await found(**filters) == [run.run_id], filters
+    assert (await engine.count(status="pending")).runs == 1
+    await assert_sound(engine)
+    await run.approve()
+    await run.result(60)
+    assert await found(status="pending") == []
+    assert await found(tags={"customer": "acme"}) == [run.run_id]
+    await assert_sound(engine)

@@ -31,12 +31,12 @@ from tests.store.builders import raw
 HOUR = 3600
 
 
-@task
+@task(name="bussed.pay")
 async def pay(amount: int) -> int:
     return amount
 
 
-@workflow
+@workflow(name="bussed.order")
 async def order(amount: int) -> int:
     perdure.tag(size="large" if amount > 10 else "small")
     return await pay(amount)
@@ -45,17 +45,17 @@ async def order(amount: int) -> int:
 approval = perdure.Signal("approval", str)
 
 
-@workflow
+@workflow(name="bussed.approved")
 async def approved() -> str:
     return await approval.receive()
 
 
-@workflow
+@workflow(name="bussed.parent")
 async def parent() -> int:
     return await order(1)
 
 
-@workflow
+@workflow(name="bussed.turning")
 async def turning(n: int) -> int:
     if n:
         await perdure.continue_as_new(turning(n - 1))
@@ -285,7 +285,7 @@ async def test_events_are_published_again_by_run_and_by_time() -> None:
         await clock.advance(2)
         assert bus.got == [event for event in before if event.run_id == first.run_id]
         bus.got.clear()
-        assert await engine.buses.replay("bus", since=middle, programs=["order"]) == 1
+        assert await engine.buses.replay("bus", since=middle, programs=["bussed.order"]) == 1
         await clock.advance(2)
         assert bus.got == [event for event in before if event.run_id == second.run_id]
         assert await engine.buses.replay("bus", until=middle) == 1

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from perdure import Engine, Every, Handle, InputError, Retry, RunStatus, Signal, task, workflow
+from perdure import (
+    Engine,
+    Every,
+    Handle,
+    InputError,
+    Request,
+    Retry,
+    RunStatus,
+    Signal,
+    task,
+    workflow,
+)
 from tests.client.engines import opened
 
 word = Signal("other_loop.word", str)
@@ -92,9 +103,13 @@ OF_ENGINES: dict[str, Callable[[Engine], Awaitable[Any]]] = {
     "wait_failed": lambda engine: engine.wait_failed(),
 }
 
+question = Request("question", int, int)
+
 OF_HANDLES: dict[str, Callable[[Handle[Any]], Awaitable[Any]]] = {
     "approve": lambda run: run.approve(),
+    "ask": lambda run: run.ask(question, 1),
     "cancel": lambda run: run.cancel(),
+    "decisions": lambda run: run.decisions(),
     "describe": lambda run: run.describe(),
     "emergency_stop": lambda run: run.emergency_stop(),
     "events": lambda run: _read(run.events()),
@@ -103,6 +118,7 @@ OF_HANDLES: dict[str, Callable[[Handle[Any]], Awaitable[Any]]] = {
     "fork": lambda run: run.fork(),
     "history": lambda run: _read(run.history()),
     "ledger": lambda run: run.ledger(),
+    "params": lambda run: run.params(),
     "pause": lambda run: run.pause(),
     "preview_fork": lambda run: run.preview_fork(),
     "published": lambda run: run.published(),
@@ -116,6 +132,8 @@ OF_HANDLES: dict[str, Callable[[Handle[Any]], Awaitable[Any]]] = {
     "skip_step": lambda run: run.skip_step("step"),
     "status": lambda run: run.status(),
     "stream": lambda run: _read(run.stream("name")),
+    "trace": lambda run: run.trace(),
+    "update_params": lambda run: run.update_params({"limit": 1}),
     "view": lambda run: run.view(),
     "waits": lambda run: run.waits(),
     "watch": lambda run: _read(run.watch()),

@@ -24,19 +24,19 @@ class Model:
     pass
 
 
-@task
+@task(name="resourced.used")
 async def used(n: int) -> str:
     client = await perdure.resource(Client)
     assert client.is_open
     return f"{n} by {client.name} {id(client)}"
 
 
-@task
+@task(name="resourced.used_in_a_thread")
 def used_in_a_thread() -> str:
     return perdure.resource(Client).wait().name
 
 
-@workflow
+@workflow(name="resourced.using")
 async def using(count: int) -> list[str]:
     return list(await perdure.gather(*(used(1) for _ in range(count)), used_in_a_thread()))
 

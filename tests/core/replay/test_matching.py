@@ -32,6 +32,7 @@ SAMPLES: list[e.Event] = [
         "r_9@4",
         "r_9",
         {"customer": "acme"},
+        "00-" + "1" * 32 + "-" + "2" * 16 + "-01",
         "slot",
         payload=b"{}",
     ),
@@ -63,7 +64,7 @@ SAMPLES: list[e.Event] = [
     e.RunPaused("why", "1"),
     e.RunResumed("1"),
     e.StepSkipped(STEP, "why", 1, "1", GUID, payload=b"1"),
-    e.SignalAccepted("1", "pause", "me", GUID, "admin", STEP, "why"),
+    e.SignalAccepted("1", "pause", "me", GUID, "admin", STEP, "why", payload=b"{}"),
     e.SignalRejected("1", "pause", "me", "why", GUID, "admin", STEP, "DENIED"),
     e.Posted("label", (e.Posting(AccountId("step:root.0"), 1),), 1),
 ]

@@ -27,6 +27,7 @@ from perdure.engine.graph.machine import GraphMachine
 from perdure.engine.graph.signals import GraphSignals
 from perdure.engine.runs import messages
 from perdure.engine.runs.effects import Acknowledge, RunEffect, SendBroadcast, TrackJoin
+from perdure.engine.runs.record import Record
 from perdure.engine.runs.warm import WarmRun
 
 
@@ -110,9 +111,9 @@ def broadcast_before_its_digit() -> Iterator[None]:
         if not isinstance(begun.vertex.sending, ToAll):
             begin(of, begun, step)
             return
-        emit = of.record.emit
+        plain = Record.emit
 
-        def misplaced(event: e.Event, *effects: RunEffect) -> Any:
+        def misplaced(record: Record, event: e.Event, *effects: RunEffect) -> None:
             label = event.label if isinstance(event, e.Posted) else ""
             kept: list[RunEffect] = [
                 each for each in effects if not isinstance(each, SendBroadcast)
@@ -121,13 +122,11 @@ def broadcast_before_its_digit() -> Iterator[None]:
                 (sent,) = beginning._send(of, begun, step)
                 assert isinstance(sent, SendBroadcast)
                 kept.append(sent._replace(suffix=of.sources.entropy(16).hex()))
-            return emit(event, *kept)
+            plain(record, event, *kept)
 
-        of.record.emit = misplaced  # type: ignore[method-assign]
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Record, "emit", misplaced)
             begin(of, begun, step)
-        finally:
-            of.record.emit = emit  # type: ignore[method-assign]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beginning, "_pass", hasty)

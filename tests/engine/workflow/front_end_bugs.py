@@ -20,8 +20,10 @@ def owned_by_its_front_end() -> Iterator[None]:
     """A front end owns the run that it starts, and advances nothing."""
     row = RunStart.row
 
-    def owned(self: RunStart, run_id: RunId, now_ms: int, owner: HostId | None) -> NewRun:
-        return row(self, run_id, now_ms, owner or HostId("front-end"))
+    def owned(
+        self: RunStart, run_id: RunId, now_ms: int, owner: HostId | None, *enrolments: Any
+    ) -> NewRun:
+        return row(self, run_id, now_ms, owner or HostId("front-end"), *enrolments)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RunStart, "row", owned)

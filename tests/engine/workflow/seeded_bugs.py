@@ -126,11 +126,11 @@ def signal_taken_twice() -> Iterator[None]:
 def retries_counted_in_memory() -> Iterator[None]:
     """How often a task has failed is forgotten with the memory of its run."""
     decide = attempts.retry_due_ms
+    failures: dict[Any, int] = {}  # by promise: a replay makes new ones
 
     def forgetful(machine: WorkflowMachine, promise: Any, outcome: AttemptOutcome) -> int | None:
-        counts = machine.__dict__.setdefault("failures", {})
-        counts[promise.step] = counts.get(promise.step, 0) + 1
-        promise.doubts = promise.attempt - counts[promise.step]
+        failures[promise] = failures.get(promise, 0) + 1
+        promise.doubts = promise.attempt - failures[promise]
         return decide(machine, promise, outcome)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -20,12 +20,12 @@ from tests.host.bus.events import RUN, contract_event
 STEPS = 5
 
 
-@task
+@task(name="brokered.pack")
 async def pack(n: int) -> int:
     return n
 
 
-@workflow
+@workflow(name="brokered.parcels")
 async def parcels(steps: int) -> int:
     for n in range(steps):
         await pack(n)

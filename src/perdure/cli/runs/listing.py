@@ -67,11 +67,12 @@ class FilterOptions:
         }
         if self.status is not None:
             options["status"] = self.status.split(",") if "," in self.status else self.status
-        options["tags"] = dict(map(_tag, self.tag))
+        options["tags"] = dict(map(tag_option, self.tag))
         return merged(parse_where(self.where, now_ms), options)
 
 
-def _tag(text: str) -> tuple[str, str]:
+def tag_option(text: str) -> tuple[str, str]:
+    """The name and value of a --tag."""
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise InputError(f"--tag {text}", "write --tag NAME=VALUE")

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -10,7 +11,9 @@ from perdure import Engine, Handle, InputError, Workflow
 from perdure.cli.front_end import front_end, json_value
 from perdure.cli.importing import import_named, type_for_people
 from perdure.cli.runs.acting import print_outcome, until_over
+from perdure.cli.runs.listing import tag_option
 from perdure.cli.store_setting import StoreOption, store_url
+from perdure.client.admission_terms import StartTerms
 from perdure.core.journal.entry import Entry
 
 ProgramArgument = Annotated[str, Parameter(help="module:name of a workflow.")]
@@ -25,33 +28,70 @@ KeyOption = Annotated[str | None, Parameter(help="The start key: one run per key
 _MEMORY = "sqlite:///:memory:"
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class StartOptions:
+    """What the run gets beside its input, and when it may begin."""
+
+    key: KeyOption = None
+    scope: Annotated[str, Parameter(help="The scope of the run and its key.")] = ""
+    params: ParamsOption = None
+    tag: Annotated[
+        tuple[str, ...], Parameter(help="A tag, as NAME=VALUE; may be repeated.", negative=())
+    ] = ()
+    priority: Annotated[
+        int, Parameter(help="Of the runs that wait for a limit, those with more begin first.")
+    ] = 0
+    delay: Annotated[float | None, Parameter(help="Seconds before the run may begin.")] = None
+    approval: Annotated[
+        bool, Parameter(help="Wait until an operator approves the run.", negative=())
+    ] = False
+    debounce: Annotated[
+        float | None,
+        Parameter(
+            help="Seconds to wait after the last start with this key, which replaces the input."
+        ),
+    ] = None
+    max_wait: Annotated[
+        float | None, Parameter(help="With --debounce: the most seconds after the first start.")
+    ] = None
+
+    def terms(self) -> StartTerms:
+        """The options that decide when it begins."""
+        return StartTerms(
+            priority=self.priority,
+            delay=self.delay,
+            approval=self.approval,
+            debounce=self.debounce,
+            max_wait=self.max_wait,
+        )
+
+
 def start_run(
     program: ProgramArgument,
     input_: InputArgument = "{}",
     /,
     *,
-    key: KeyOption = None,
-    scope: str = "",
-    params: ParamsOption = None,
+    options: StartOptions | None = None,
     store: StoreOption = None,
 ) -> int:
-    """Start a run, which the workers of the store execute. Prints its id.
-
-    Parameters
-    ----------
-    scope
-        The scope of the run and its key.
-    """
-    call = _with_params(_call(program, input_), params)
+    """Start a run, which the workers of the store execute. Prints its id."""
+    chosen = options or StartOptions()
+    tags = dict(map(tag_option, chosen.tag))
+    call = _with_params(_call(program, input_), chosen.params)
 
     async def begin() -> Handle[Any]:
         async with front_end(store) as engine:
-            return await engine.start(call, key=key, scope=scope)
+            return await engine.start(
+                call, key=chosen.key, scope=chosen.scope, tags=tags, **chosen.terms()
+            )
 
     run = asyncio.run(begin())
     print(run.run_id)
     if not run.is_new:
-        print(f"the key {key!r} belongs to this run, which was started before", file=sys.stderr)
+        print(
+            f"the key {chosen.key!r} belongs to this run, which was started before", file=sys.stderr
+        )
     return 0
 
 

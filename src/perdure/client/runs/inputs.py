@@ -13,7 +13,7 @@ async def input_of(store: Store, run_id: RunId) -> bytes | None:
     if started is None:
         for message, state, _ in await store.messages(run_id):
             if message.kind == START and state == "pending":
-                return unpack_input(run_id, message.payload)[1]
+                return unpack_input(run_id, message.payload).payload
         started = await _started(store, run_id)  # it may have begun between the two statements
     return None if started is None else started.payload
 

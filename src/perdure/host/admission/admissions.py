@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from perdure.core.admission.deciding import Fate
-from perdure.core.admission.input import StartHead, pack_input, start_guid
+from perdure.core.admission.input import StartInput, pack_input, start_guid
 from perdure.core.admission.rules import NO_SLOT, Rules, parse_slot
 from perdure.core.errors import LimitReached, PerdureError, RunJoined, StoreClosed
 from perdure.core.ids import HostId, RunId
@@ -94,7 +94,8 @@ class Admissions:
             slot, name, rules = limit.slot(start.scope, args, kwargs), limit.name, limit.rules
         delay_ms = terms.debounce_ms or terms.delay_ms
         state = DELAYED if delay_ms else READY
-        packed = pack_input(StartHead(dict(start.own_tags), start.trace), start.payload)
+        tags = dict(start.own_tags)
+        packed = pack_input(StartInput(tags, start.payload, start.trace))
         guid = start_guid(run_id)
         enrolments = context.enrolments.of(run_id, start.workflow.name, now)
         return Entrant(
@@ -104,6 +105,7 @@ class Admissions:
             WAITING if terms.needs_approval else state,
             now + delay_ms,
             now + max(terms.max_wait_ms, delay_ms) if terms.debounce_ms else None,
+            () if terms.debounce_ms else tuple(tags.items()),
         )
 
     async def _enter(self, entrant: Entrant) -> Entered:

@@ -61,9 +61,13 @@ async def begin_admitted(
             "restore it from a backup, or start the run again under another key",
         )
     program = program_for(run, programs)
-    head, payload = unpack_input(run.run_id, start.payload)
-    names = run.key, run.scope
-    requested = RunStart(program, payload, *names, tags=head.tags, trace=head.trace, slot=slot)
+    given = unpack_input(run.run_id, start.payload)
+    requested = RunStart(
+        *(program, given.payload, run.key, run.scope),
+        tags=given.tags,
+        trace=given.trace,
+        slot=slot,
+    )
     info = Info(run.run_id, run.program, run.version, run.key, StepId("root"))
     machine = new_machine(program, info, context.codec, context.sources, programs)
     configure(machine, context.settings)

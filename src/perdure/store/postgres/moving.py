@@ -111,7 +111,7 @@ class MovablePostgres:
             dead.require(dict(hosts), self.name)
             await self._connection.execute(
                 "UPDATE perdure.run SET owner = NULL, epoch = epoch + 1"
-                " WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL"
+                " WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner IS NOT NULL"
             )
             await self._connection.execute(
                 "UPDATE perdure.work SET token = NULL, host = NULL, available_at_ms = $1"

@@ -448,7 +448,7 @@ WHERE work.run_id = b.run_id AND work.step = b.step AND work.token = b.token
 -- Locks: the runs; those that another host is claiming now are skipped, not waited for.
 WITH free AS (
     SELECT id FROM perdure.run
-    WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
+    WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
     ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE perdure.run AS run SET owner = $1, epoch = epoch + 1
@@ -460,7 +460,7 @@ RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head,
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
 -- Locks: the runs in the order of ids; waits for a commit of the old owner that is under way.
 WITH lost AS (
-    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL AND epoch > 0
+    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0
     ORDER BY id LIMIT $3 FOR NO KEY UPDATE
 )
 UPDATE perdure.run AS run SET owner = $2, epoch = epoch + 1
@@ -472,7 +472,7 @@ RETURNING run.id, scope, program, version, digest, key, owner, epoch, seq, head,
 -- Commits: ownership of one open run of another owner, or of none, under a new epoch, which fences the old owner out.
 -- Locks: the run; waits for a commit of the old owner that is under way.
 UPDATE perdure.run SET owner = $3, epoch = epoch + 1
-WHERE id = $1 AND owner IS NOT DISTINCT FROM $2 AND closed_at_ms IS NULL AND epoch > 0
+WHERE id = $1 AND owner IS NOT DISTINCT FROM $2 AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
 
@@ -488,7 +488,7 @@ UPDATE perdure.run SET owner = NULL, epoch = epoch + 1 WHERE id = $1 AND epoch =
 -- Commits: an owner's open runs have none, each under a new epoch, which fences the owner out.
 -- Locks: the runs in the order of ids; waits for a commit of the owner that is under way.
 WITH mine AS (
-    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL AND epoch > 0
+    SELECT id FROM perdure.run WHERE owner = $1 AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0
     ORDER BY id FOR NO KEY UPDATE
 )
 UPDATE perdure.run AS run SET owner = NULL, epoch = epoch + 1
@@ -560,7 +560,7 @@ ORDER BY run_id COLLATE "C"
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
-WHERE closed_at_ms IS NULL AND epoch > 0 AND owner = $3 AND id > $1
+WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner = $3 AND id > $1
 ORDER BY id LIMIT $2
 
 -- name: select_unowned_runs
@@ -568,13 +568,13 @@ ORDER BY id LIMIT $2
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure.run
-WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NULL AND id > $1
+WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner IS NULL AND id > $1
 ORDER BY id LIMIT $2
 
 -- name: select_open_ids
 -- Of all owners: an owner may change between two pages, an id does not. NULL programs are all.
 SELECT id FROM perdure.run
-WHERE closed_at_ms IS NULL AND epoch > 0 AND id > $1 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
+WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND id > $1 AND ($3::text[] IS NULL OR program = ANY ($3::text[]))
 ORDER BY id LIMIT $2
 
 -- name: select_runs
@@ -827,15 +827,15 @@ DELETE FROM perdure.host WHERE id = $1
 -- name: count_open_of
 -- How many open runs each of these hosts has, up to a number.
 SELECT host, (SELECT count(*) FROM (
-    SELECT 1 FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND run.owner = host LIMIT $2
+    SELECT 1 FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 AND run.owner = host LIMIT $2
 ) AS counted) FROM unnest($1::text[]) AS host
 
 -- name: count_open
-SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner = $1
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner = $1
 
 -- name: count_unowned
 -- A statement of its own, because Postgres uses no index for IS NOT DISTINCT FROM.
-SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NULL
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner IS NULL
 
 -- name: beat
 -- Commits: a host's next heartbeat. Returns its snapshot, or nothing if it has no row.
@@ -850,10 +850,10 @@ UPDATE perdure.host AS self SET beat = beat + 1 WHERE id = $1 RETURNING :host_sn
 SELECT
 (SELECT coalesce(json_agg(json_build_array(host.id, host.beat, host.stale_after_ms)), '[]') FROM perdure.host AS host),
 (WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL
+    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner IS NOT NULL
     UNION ALL
     SELECT (SELECT min(run.owner) FROM perdure.run AS run
-            WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND run.owner > found.owner)
+            WHERE run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 AND run.owner > found.owner)
     FROM found WHERE owner IS NOT NULL
  )
  SELECT coalesce(json_agg(owner), '[]') FROM found WHERE owner IS NOT NULL),
@@ -865,7 +865,7 @@ SELECT
  )
  SELECT coalesce(json_agg(host), '[]') FROM found WHERE host IS NOT NULL),
 EXISTS (SELECT 1 FROM perdure.run AS run
-        WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch > 0 AND run.program = ANY ($3::text[])),
+        WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 AND run.program = ANY ($3::text[])),
 (SELECT m.due_at_ms
  FROM perdure.message AS m
  WHERE m.state = 'pending' AND m.due_at_ms <= (SELECT $4::bigint)

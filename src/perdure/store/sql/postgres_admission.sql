@@ -26,21 +26,21 @@ FROM unnest($1::text[], $2::text[], $3::bigint[]) AS b (column1, column2, column
 -- name: count_slot
 -- How many runs hold the slot, whether one is ready for it, and how many wait for it. Counts up to a number.
 SELECT (SELECT count(*) FROM (SELECT 1 FROM perdure.run AS run
-            WHERE run.slot = $1::text AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0 LIMIT $2::bigint) AS held),
+            WHERE run.slot = $1::text AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 LIMIT $2::bigint) AS held),
        (SELECT count(*) FROM (SELECT 1 FROM perdure.pending WHERE slot = $1::text AND state = 'ready' LIMIT 1) AS ready),
        (SELECT count(*) FROM (SELECT 1 FROM perdure.pending WHERE slot = $1::text LIMIT $3::bigint) AS waiting)
 
 -- name: select_holders
 -- The open run that holds the slot longest, if one does; with its chain.
 SELECT id, chain, owner FROM perdure.run
-WHERE slot = $1::text AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0
+WHERE slot = $1::text AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0
   AND status <> 'cancelling' AND NOT EXISTS (
       SELECT 1 FROM perdure.message AS m WHERE m.run_id = run.id AND m.kind = 'cancel' AND m.state = 'pending')
 ORDER BY id LIMIT 1
 
 -- name: select_holder_to_join
 SELECT id FROM perdure.run
-WHERE slot = $1::text AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0 ORDER BY id LIMIT 1
+WHERE slot = $1::text AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 ORDER BY id LIMIT 1
 
 -- name: select_in_line
 -- Runs that wait for a slot, the one that waits longest first.
@@ -89,6 +89,12 @@ INSERT INTO perdure.pending (run_id, slot, scope, program, priority, state, read
 SELECT * FROM
     unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::bigint[])
         AS b (column1, column2, column3, column4, column5, column6, column7, column8)
+
+-- name: tag_waiting
+-- Commits: lists find waiting runs by their tags. The same rows as `hook` writes when the runs begin.
+INSERT INTO perdure.hook (run_id, step, kind, mailbox, topic, key, since_ms)
+SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
+ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
 
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
@@ -201,7 +207,7 @@ SELECT kind, name, body, at_ms FROM perdure.limit_setting WHERE kind = $1::text 
 -- Limits in the order of their slots, from one on: who holds and who waits for each, up to a number.
 SELECT known.slot, known.rules, known.arrival_us,
        (SELECT count(*) FROM (SELECT 1 FROM perdure.run AS run
-            WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS held),
+            WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0) AS held),
        (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot)
 FROM perdure.limit_key AS known WHERE known.slot > $1::text AND ($2::text = '' OR known.name = $2::text)
 ORDER BY known.slot LIMIT $3::bigint
@@ -209,7 +215,7 @@ ORDER BY known.slot LIMIT $3::bigint
 -- name: select_standing
 SELECT known.slot, known.rules, known.arrival_us,
        (SELECT count(*) FROM perdure.run AS run
-        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0),
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0),
        (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot), setting.body
 FROM perdure.limit_key AS known
 LEFT JOIN perdure.limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name

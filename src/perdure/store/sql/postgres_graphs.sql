@@ -217,7 +217,7 @@ SELECT program.name, program.version, program.digest, program.content, program.d
 FROM perdure.program AS program
 LEFT JOIN (
     SELECT run.program, run.version, count(*) AS runs FROM perdure.run AS run
-    WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND ($1::text IS NULL OR run.program = $1::text)
+    WHERE run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 AND ($1::text IS NULL OR run.program = $1::text)
     GROUP BY run.program, run.version
 ) AS open ON open.program = program.name AND open.version = program.version
 WHERE ($1::text IS NULL OR program.name = $1::text) AND ($2::text IS NULL OR program.version = $2::text)

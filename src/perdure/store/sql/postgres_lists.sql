@@ -49,9 +49,9 @@ SELECT program FROM found WHERE program IS NOT NULL LIMIT :most
 -- name: owners
 -- Steps from each owner of open runs to the next.
 WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL
+    SELECT min(owner) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner IS NOT NULL
     UNION ALL
-    SELECT (SELECT min(run.owner) FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND run.owner > found.owner)
+    SELECT (SELECT min(run.owner) FROM perdure.run AS run WHERE run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 AND run.owner > found.owner)
     FROM found WHERE owner IS NOT NULL
 )
 SELECT owner FROM found WHERE owner IS NOT NULL LIMIT :most
@@ -67,13 +67,13 @@ SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.id < :bef
 SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.scope = :scope AND run.program = :program AND run.id < :before
 
 -- name: from_open
-SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.owner = :owner AND run.closed_at_ms IS NULL AND run.epoch > 0 AND run.id < :before
+SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run WHERE run.owner = :owner AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 AND run.id < :before
 
 -- name: from_unowned
 -- By the owner too: Postgres does not know that one NULL sorts as another.
 SELECT unowned.ended, unowned.id FROM (
     SELECT NULL::bigint AS ended, run.id FROM perdure.run AS run
-    WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch > 0 AND run.id < :before
+    WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0 AND run.id < :before
     ORDER BY run.owner DESC, run.id DESC LIMIT :examined
 ) AS unowned
 

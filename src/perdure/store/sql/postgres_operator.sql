@@ -6,13 +6,13 @@ SELECT count(*) FROM perdure.run
 
 -- name: count_open_runs
 -- The number of open runs.
-SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch > 0
+SELECT count(*) FROM perdure.run WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0
 
 -- name: select_hosts
 -- Every host that has a row, owns open runs or has claimed work.
 WITH owners AS (
     SELECT owner AS id, count(*) AS runs FROM perdure.run
-    WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL GROUP BY owner
+    WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0 AND owner IS NOT NULL GROUP BY owner
 ), claimants AS (
     SELECT host COLLATE "C" AS id, count(*) AS tasks FROM perdure.work WHERE host IS NOT NULL GROUP BY host
 ), everyone AS (

@@ -136,7 +136,7 @@ SELECT slot FROM perdure.limit_key WHERE slot = ANY ($1::text[]) ORDER BY slot F
 DELETE FROM perdure.limit_key
 WHERE slot = ANY ($1::text[]) AND arrival_us <= $2
   AND NOT EXISTS (SELECT 1 FROM perdure.run AS other WHERE other.slot = perdure.limit_key.slot AND other.slot IS NOT NULL
-                                                    AND other.closed_at_ms IS NULL AND other.epoch > 0)
+                                                    AND other.closed_at_ms IS NULL AND other.epoch IS DISTINCT FROM 0)
   AND NOT EXISTS (SELECT 1 FROM perdure.pending AS other WHERE other.slot = perdure.limit_key.slot)
 
 -- name: erase_audit

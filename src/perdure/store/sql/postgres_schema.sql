@@ -131,11 +131,11 @@ CREATE INDEX run_error ON perdure.run (error, id) WHERE error IS NOT NULL;
 -- Parked runs.
 CREATE INDEX run_parked ON perdure.run (id) WHERE parked IS NOT NULL;
 -- Open runs of a host, and unowned runs.
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0;
 -- For which programs there are runs without an owner.
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0;
 -- Runs that hold slots of limits.
-CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
+CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0;
 
 -- run_id, seq     place in the journal; no gaps
 -- at_ms           when it was decided
@@ -689,7 +689,7 @@ CREATE TABLE perdure.limit_setting (
 CREATE VIEW perdure.perdure_v1_limits AS
 SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS key,
        (SELECT count(*) FROM perdure.run AS run
-        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS running,
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0) AS running,
        (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot) AS waiting,
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure.limit_key AS known

@@ -221,7 +221,7 @@ WHERE work.run_id = b.column1 AND work.step = b.column2 AND work.token = b.colum
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
 WHERE id IN (
     SELECT id FROM perdure_run
-    WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0
+    WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch IS NOT 0
       AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
     ORDER BY id LIMIT :limit
 )
@@ -232,7 +232,7 @@ RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, sem
 -- Commits: ownership of another owner's open runs, each under a new epoch, which fences the old owner out.
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
 WHERE id IN (
-    SELECT id FROM perdure_run WHERE owner = :from_owner AND closed_at_ms IS NULL AND epoch > 0 ORDER BY id LIMIT :limit
+    SELECT id FROM perdure_run WHERE owner = :from_owner AND closed_at_ms IS NULL AND epoch IS NOT 0 ORDER BY id LIMIT :limit
 )
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
@@ -240,7 +240,7 @@ RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, sem
 -- name: take_run
 -- Commits: ownership of one open run of another owner, or of none, under a new epoch, which fences the old owner out.
 UPDATE perdure_run SET owner = :owner, epoch = epoch + 1
-WHERE id = :run_id AND owner IS :from_owner AND closed_at_ms IS NULL AND epoch > 0
+WHERE id = :run_id AND owner IS :from_owner AND closed_at_ms IS NULL AND epoch IS NOT 0
 RETURNING id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
           created_at_ms, closed_at_ms, parked, chain
 
@@ -250,7 +250,7 @@ UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE id = :run_id AND ep
 
 -- name: release_runs
 -- Commits: an owner's open runs have none, each under a new epoch, which fences the owner out.
-UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner AND closed_at_ms IS NULL AND epoch > 0
+UPDATE perdure_run SET owner = NULL, epoch = epoch + 1 WHERE owner = :owner AND closed_at_ms IS NULL AND epoch IS NOT 0
 
 -- name: erase_payload
 -- Commits: a digest replaces the payload, so that the chain still verifies.
@@ -320,13 +320,13 @@ ORDER BY run_id
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
        created_at_ms, closed_at_ms, parked, chain
 FROM perdure_run
-WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS :owner AND id > :after
+WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND owner IS :owner AND id > :after
 ORDER BY id LIMIT :limit
 
 -- name: select_open_ids
 -- Of all owners: an owner may change between two pages, an id does not. NULL programs are all.
 SELECT id FROM perdure_run
-WHERE closed_at_ms IS NULL AND epoch > 0 AND id > :after
+WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND id > :after
   AND (:programs IS NULL OR program IN (SELECT value FROM json_each(:programs)))
 ORDER BY id LIMIT :limit
 
@@ -511,11 +511,11 @@ DELETE FROM perdure_host WHERE id = :host
 -- name: count_open_of
 -- How many open runs each of these hosts has, up to a number.
 SELECT value, (SELECT count(*) FROM (
-    SELECT 1 FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner = value LIMIT :most
+    SELECT 1 FROM perdure_run WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND owner = value LIMIT :most
 )) FROM json_each(:owners)
 
 -- name: count_open
-SELECT count(*) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS :owner
+SELECT count(*) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND owner IS :owner
 
 -- name: beat
 -- Commits: a host's next heartbeat. Returns its snapshot, or nothing if it has no row.
@@ -530,9 +530,9 @@ UPDATE perdure_host SET beat = beat + 1 WHERE id = :host RETURNING :host_snapsho
 SELECT
 (SELECT json_group_array(json_array(id, beat, stale_after_ms)) FROM perdure_host),
 (WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL
+    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND owner IS NOT NULL
     UNION ALL
-    SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner > found.owner)
+    SELECT (SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND owner > found.owner)
     FROM found WHERE owner IS NOT NULL
  )
  SELECT CAST(json_group_array(owner) AS BLOB) FROM found WHERE owner IS NOT NULL),
@@ -543,7 +543,7 @@ SELECT
     FROM found WHERE host IS NOT NULL
  )
  SELECT json_group_array(host) FROM found WHERE host IS NOT NULL),
-EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0
+EXISTS (SELECT 1 FROM perdure_run INDEXED BY perdure_run_unowned WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch IS NOT 0
           AND program IN (SELECT value FROM json_each(:programs))),
 (SELECT m.due_at_ms
  FROM perdure_message AS m INDEXED BY perdure_message_due CROSS JOIN perdure_run AS run ON run.id = m.run_id

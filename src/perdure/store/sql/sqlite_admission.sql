@@ -22,21 +22,21 @@ FROM (VALUES :rows) AS b WHERE known.slot = b.column1
 -- name: count_slot
 -- How many runs hold the slot, whether one is ready for it, and how many wait for it. Counts up to a number.
 SELECT (SELECT count(*) FROM (SELECT 1 FROM perdure_run AS run INDEXED BY perdure_run_slot
-            WHERE run.slot = :slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0 LIMIT :running)),
+            WHERE run.slot = :slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS NOT 0 LIMIT :running)),
        (SELECT count(*) FROM (SELECT 1 FROM perdure_pending WHERE slot = :slot AND state = 'ready' LIMIT 1)),
        (SELECT count(*) FROM (SELECT 1 FROM perdure_pending WHERE slot = :slot LIMIT :waiting))
 
 -- name: select_holders
 -- The open run that holds the slot longest, if one does; with its chain.
 SELECT id, chain, owner FROM perdure_run INDEXED BY perdure_run_slot
-WHERE slot = :slot AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0
+WHERE slot = :slot AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch IS NOT 0
   AND status <> 'cancelling' AND NOT EXISTS (
       SELECT 1 FROM perdure_message AS m WHERE m.run_id = perdure_run.id AND m.kind = 'cancel' AND m.state = 'pending')
 ORDER BY id LIMIT 1
 
 -- name: select_holder_to_join
 SELECT id FROM perdure_run INDEXED BY perdure_run_slot
-WHERE slot = :slot AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0 ORDER BY id LIMIT 1
+WHERE slot = :slot AND slot IS NOT NULL AND closed_at_ms IS NULL AND epoch IS NOT 0 ORDER BY id LIMIT 1
 
 -- name: select_in_line
 -- Runs that wait for a slot, the one that waits longest first.
@@ -80,6 +80,12 @@ ON CONFLICT (run_id, guid) DO NOTHING
 -- Commits: runs wait to be admitted.
 INSERT INTO perdure_pending (run_id, slot, scope, program, priority, state, ready_at_ms, until_ms)
 VALUES :rows
+
+-- name: tag_waiting
+-- Commits: lists find waiting runs by their tags. The same rows as `hook` writes when the runs begin.
+INSERT INTO perdure_hook (run_id, step, kind, mailbox, topic, key, since_ms)
+VALUES :rows
+ON CONFLICT (run_id, step, kind, mailbox) DO NOTHING
 
 -- name: select_runs
 SELECT id, scope, program, version, digest, key, owner, epoch, seq, head, semaphore, status,
@@ -191,7 +197,7 @@ SELECT kind, name, body, at_ms FROM perdure_limit_setting WHERE kind = :kind ORD
 -- Limits in the order of their slots, from one on: who holds and who waits for each, up to a number.
 SELECT known.slot, known.rules, known.arrival_us,
        (SELECT count(*) FROM (SELECT 1 FROM perdure_run AS run
-            WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0)),
+            WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS NOT 0)),
        (SELECT count(*) FROM perdure_pending AS pending WHERE pending.slot = known.slot)
 FROM perdure_limit_key AS known WHERE known.slot > :after AND (:name = '' OR known.name = :name)
 ORDER BY known.slot LIMIT :limit
@@ -199,7 +205,7 @@ ORDER BY known.slot LIMIT :limit
 -- name: select_standing
 SELECT known.slot, known.rules, known.arrival_us,
        (SELECT count(*) FROM perdure_run AS run
-        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0),
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS NOT 0),
        (SELECT count(*) FROM perdure_pending AS pending WHERE pending.slot = known.slot), setting.body
 FROM perdure_limit_key AS known
 LEFT JOIN perdure_limit_setting AS setting ON setting.kind = 'limit' AND setting.name = known.name

@@ -166,7 +166,7 @@ SELECT program.name, program.version, program.digest, program.content, program.d
 FROM perdure_program AS program
 LEFT JOIN (
     SELECT run.program, run.version, count(*) AS runs FROM perdure_run AS run
-    WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND (:name IS NULL OR run.program = :name)
+    WHERE run.closed_at_ms IS NULL AND run.epoch IS NOT 0 AND (:name IS NULL OR run.program = :name)
     GROUP BY run.program, run.version
 ) AS open ON open.program = program.name AND open.version = program.version
 WHERE (:name IS NULL OR program.name = :name) AND (:version IS NULL OR program.version = :version)

@@ -44,9 +44,9 @@ SELECT program FROM found WHERE program IS NOT NULL LIMIT :most
 -- name: owners
 -- Steps from each owner of open runs to the next.
 WITH RECURSIVE found (owner) AS (
-    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL
+    SELECT min(owner) FROM perdure_run WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND owner IS NOT NULL
     UNION ALL
-    SELECT (SELECT min(run.owner) FROM perdure_run AS run WHERE run.closed_at_ms IS NULL AND run.epoch > 0 AND run.owner > found.owner)
+    SELECT (SELECT min(run.owner) FROM perdure_run AS run WHERE run.closed_at_ms IS NULL AND run.epoch IS NOT 0 AND run.owner > found.owner)
     FROM found WHERE owner IS NOT NULL
 )
 SELECT owner FROM found WHERE owner IS NOT NULL LIMIT :most
@@ -62,10 +62,10 @@ SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.id < :before
 SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.scope = :scope AND run.program = :program AND run.id < :before
 
 -- name: from_open
-SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.owner = :owner AND run.closed_at_ms IS NULL AND run.epoch > 0 AND run.id < :before
+SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.owner = :owner AND run.closed_at_ms IS NULL AND run.epoch IS NOT 0 AND run.id < :before
 
 -- name: from_unowned
-SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch > 0 AND run.id < :before
+SELECT NULL AS ended, run.id FROM perdure_run AS run WHERE run.owner IS NULL AND run.closed_at_ms IS NULL AND run.epoch IS NOT 0 AND run.id < :before
 
 -- name: from_pending
 SELECT NULL AS ended, pending.run_id AS id FROM perdure_pending AS pending WHERE pending.run_id < :before

@@ -125,7 +125,7 @@ SELECT DISTINCT slot FROM perdure_run WHERE id IN (SELECT value FROM json_each(:
 DELETE FROM perdure_limit_key
 WHERE slot IN (SELECT value FROM json_each(:slots)) AND arrival_us <= :now_us
   AND NOT EXISTS (SELECT 1 FROM perdure_run AS other WHERE other.slot = perdure_limit_key.slot AND other.slot IS NOT NULL
-                                                    AND other.closed_at_ms IS NULL AND other.epoch > 0)
+                                                    AND other.closed_at_ms IS NULL AND other.epoch IS NOT 0)
   AND NOT EXISTS (SELECT 1 FROM perdure_pending AS other WHERE other.slot = perdure_limit_key.slot)
 
 -- name: erase_audit

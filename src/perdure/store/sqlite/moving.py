@@ -86,7 +86,7 @@ class MovableSqlite:
             dead.require(dict(cast("list[tuple[HostId, int]]", hosts)), self.name)
             connection.execute(
                 "UPDATE perdure_run SET owner = NULL, epoch = epoch + 1"
-                " WHERE closed_at_ms IS NULL AND epoch > 0 AND owner IS NOT NULL"
+                " WHERE closed_at_ms IS NULL AND epoch IS NOT 0 AND owner IS NOT NULL"
             )
             connection.execute(
                 "UPDATE perdure_work SET token = NULL, host = NULL, available_at_ms = ?"

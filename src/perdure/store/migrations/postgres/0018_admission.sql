@@ -5,10 +5,10 @@
 ALTER TABLE perdure.run ADD COLUMN slot text COLLATE "C";
 
 DROP INDEX perdure.run_open;
-CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+CREATE INDEX run_open ON perdure.run (owner, id) WHERE closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0;
 DROP INDEX perdure.run_unowned;
-CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
-CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
+CREATE INDEX run_unowned ON perdure.run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0;
+CREATE INDEX run_slot ON perdure.run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch IS DISTINCT FROM 0;
 
 CREATE TABLE perdure.pending (
     run_id      text COLLATE "C" NOT NULL PRIMARY KEY,
@@ -44,7 +44,7 @@ CREATE TABLE perdure.limit_setting (
 CREATE VIEW perdure.perdure_v1_limits AS
 SELECT known.name, known.slot::json ->> 1 AS scope, known.slot::json ->> 2 AS key,
        (SELECT count(*) FROM perdure.run AS run
-        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS running,
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS DISTINCT FROM 0) AS running,
        (SELECT count(*) FROM perdure.pending AS pending WHERE pending.slot = known.slot) AS waiting,
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure.limit_key AS known

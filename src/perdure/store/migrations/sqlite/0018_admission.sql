@@ -5,10 +5,10 @@
 ALTER TABLE perdure_run ADD COLUMN slot TEXT;
 
 DROP INDEX perdure_run_open;
-CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch > 0;
+CREATE INDEX perdure_run_open ON perdure_run (owner, id) WHERE closed_at_ms IS NULL AND epoch IS NOT 0;
 DROP INDEX perdure_run_unowned;
-CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch > 0;
-CREATE INDEX perdure_run_slot ON perdure_run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch > 0;
+CREATE INDEX perdure_run_unowned ON perdure_run (program) WHERE owner IS NULL AND closed_at_ms IS NULL AND epoch IS NOT 0;
+CREATE INDEX perdure_run_slot ON perdure_run (slot, id) WHERE slot IS NOT NULL AND closed_at_ms IS NULL AND epoch IS NOT 0;
 
 CREATE TABLE perdure_pending (
     run_id      TEXT NOT NULL PRIMARY KEY,
@@ -44,7 +44,7 @@ CREATE TABLE perdure_limit_setting (
 CREATE VIEW perdure_v1_limits AS
 SELECT known.name, known.slot ->> '$[1]' AS scope, known.slot ->> '$[2]' AS key,
        (SELECT count(*) FROM perdure_run AS run
-        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch > 0) AS running,
+        WHERE run.slot = known.slot AND run.slot IS NOT NULL AND run.closed_at_ms IS NULL AND run.epoch IS NOT 0) AS running,
        (SELECT count(*) FROM perdure_pending AS pending WHERE pending.slot = known.slot) AS waiting,
        known.rules, coalesce(setting.body, '') AS setting
 FROM perdure_limit_key AS known
