@@ -1,7 +1,8 @@
-"""Workflows on an engine: `python -m bench.chain URL chain|ends|events|single|long RUNS STEPS` prints figures as JSON.
+"""Workflows on an engine: `python -m bench.chain URL MEASURE RUNS STEPS` prints figures as JSON. Measures:
 
 - `chain`: so many runs at once, of so many steps each: steps per second, and how many commits a warm step takes.
 - `ends` and `events`: the same with a subscriber to the ends of runs, or to all events.
+- `traced`: the same with spans of OpenTelemetry's SDK, which nothing exports.
 - `single`: waves of runs of one step: runs per second.
 - `long`: one run: what each of its first 500 and of its last 500 steps cost, by the clock and in work of the event
   loop's thread. The clock also counts the disk, whose mood may change on the way.
@@ -16,9 +17,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from opentelemetry.sdk.trace import TracerProvider
+
 from bench.counter import Counter
 from perdure import Engine, Subscriber, task, workflow
 from perdure.authoring.program import ProgramCall
+from perdure.integrations.otel import OpenTelemetry
 
 WARM_UP = 20
 """Runs that go before those that count, of DBOS too."""
@@ -125,6 +129,7 @@ MEASURES: dict[str, Callable[[Engine, int, int], Awaitable[Figures]]] = {
     "chain": measure_chain,
     "ends": measure_chain,
     "events": measure_chain,
+    "traced": measure_chain,
     "single": measure_single,
     "long": measure_long,
 }
@@ -141,7 +146,8 @@ async def measure(url: str, what: str, runs: int, steps: int) -> Figures:
     buses = (
         [Subscriber(published.append, name="bench", types=types or None)] if what in BUSES else []
     )
-    async with Engine(url, buses=buses) as engine:
+    tracing = OpenTelemetry(TracerProvider()) if what == "traced" else None
+    async with Engine(url, buses=buses, tracing=tracing) as engine:
         return await MEASURES[what](engine, runs, steps)
 
 

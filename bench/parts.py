@@ -16,6 +16,7 @@ from bench.list_parts import measure_lists
 from bench.queued_parts import measure_queued, measure_rivals
 from bench.report import Report
 from bench.running import STORES, Bench, Figures, Program, in_turns, scaled
+from bench.tracing_part import measure_tracing
 
 Part = Callable[[Bench, Report], None]
 
@@ -354,6 +355,7 @@ PARTS: dict[str, Part] = {
     "committer": measure_committer,
     "chain": measure_chain,
     "bus": measure_bus,
+    "tracing": measure_tracing,
     "single": measure_single,
     "active": measure_active,
     "long": measure_long,

@@ -210,6 +210,9 @@ async def test_history_pages_meet_and_have_the_postings(
         for posting in event["postings"]:
             account = event["run_id"], posting["account"]
             totals[account] = totals.get(account, 0) + posting["value"]
+    (spans,) = (await api.get(f"{run}/trace")).json()["resourceSpans"][0]["scopeSpans"]
+    assert {len(span["spanId"]) for span in spans["spans"]} == {16}
+    assert (await api.get(f"{run}/params")).json() == {"values": {}}
     ledger = (await api.get(f"{run}/ledger")).json()
     assert totals == {(a["run_id"], a["account"]): a["balance"] for a in ledger["accounts"]}
     assert ledger["trial_balance"] == {"semaphore": 0, "open": [], "balances": True}

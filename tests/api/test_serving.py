@@ -121,6 +121,24 @@ def test_an_address_that_others_can_reach_needs_a_token(sqlite_url: str, tmp_pat
     assert "perdure token create" in refused.stderr
 
 
+def test_a_port_in_use_is_refused_with_what_to_do(sqlite_url: str, tmp_path: Path) -> None:
+    asyncio.run(orders.fill(sqlite_url))
+    run = [sys.executable, "-c", "from perdure.cli import main; raise SystemExit(main())"]
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = subprocess.run(
+            [*run, "serve", "--port", port, "--store", sqlite_url],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            timeout=120,
+        )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"perdure: the server can't listen on port {port}")
+    assert "Traceback" not in refused.stderr
+
+
 @pytest.mark.parametrize(
     "request_text",
     [

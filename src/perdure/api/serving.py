@@ -1,6 +1,7 @@
 """Serves the API with uvicorn: where it listens, what it limits, how it stops."""
 
 import asyncio
+import os
 from typing import Final
 
 import uvicorn
@@ -44,6 +45,7 @@ async def server_of(
             f"{host!r} can be reached from other machines, and the store has no tokens",
             "make one with 'perdure token create', or leave --host out",
         )
+    await _require_free(host, port)
     api = ApiApp(engine, pages=pages)
     config = uvicorn.Config(
         api,
@@ -62,6 +64,19 @@ async def server_of(
         ws="none",
     )
     return Server(config, api)
+
+
+async def _require_free(host: str, port: int) -> None:
+    """Raise unless this process can listen there. uvicorn would end the process."""
+    try:
+        probe = await asyncio.get_running_loop().create_server(asyncio.Protocol, host, port)
+    except OSError as error:
+        raise InputError(
+            f"the server can't listen on port {port} of {host!r} ({os.strerror(error.errno or 0)})",
+            "end what listens there, or choose another with --port",
+        ) from None
+    probe.close()
+    await probe.wait_closed()
 
 
 async def listening_port(server: Server) -> int:

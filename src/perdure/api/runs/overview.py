@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from perdure.core.journal import events as e
 from perdure.core.runs.description import Description
 from perdure.core.runs.explaining import Explanation
 from perdure.core.runs.obstacles import Cause, CauseKind
+from perdure.core.runs.tracing import otlp
 from perdure.core.runs.waits import (
     AnswerWait,
     AnyWait,
@@ -233,3 +235,11 @@ async def view(exchange: Exchange) -> Any:
 
 async def published(exchange: Exchange) -> dict[str, Any]:
     return {"values": await (await exchange.handle()).published()}
+
+
+async def params(exchange: Exchange) -> dict[str, Any]:
+    return {"values": await (await exchange.handle()).params()}
+
+
+async def trace(exchange: Exchange) -> dict[str, Any]:
+    return otlp(await (await exchange.handle()).trace(), version("perdure"))

@@ -117,6 +117,21 @@ READING: tuple[Endpoint, ...] = (
     ),
     Endpoint(
         method="GET",
+        path=f"{RUN}/params",
+        handler=overview.params,
+        summary="The values of the parameters of the run.",
+        reply=dict[str, Any],
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{RUN}/trace",
+        handler=overview.trace,
+        summary="The spans of the run and its attempts, as OTLP JSON.",
+        reply=dict[str, Any],
+        command="perdure runs trace {run}",
+    ),
+    Endpoint(
+        method="GET",
         path=f"{RUN}/steps",
         handler=steps.list_steps,
         summary="A page of the steps of the run, with their times.",
