@@ -1,5 +1,6 @@
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import httpx2
 import pytest
@@ -76,6 +77,13 @@ async def test_a_start_over_a_limit_says_how_long_to_wait(
     assert refused.value.retry_after == 7
     await run.signal(programs.decision, True)
     assert await run.result(60)
+
+
+async def test_a_start_may_wait_for_a_time(remote: RemoteEngine) -> None:
+    run = await remote.start(programs.paced(3), delay=timedelta(hours=1))
+    assert await run.status() is RunStatus.PENDING
+    with pytest.raises(InputError, match="debounce"):
+        await remote.start(programs.paced(3), debounce=5)
 
 
 async def test_a_start_has_first_values_of_parameters(remote: RemoteEngine) -> None:

@@ -88,6 +88,24 @@ async def test_a_start_over_a_limit_is_refused_for_a_time(api: httpx2.AsyncClien
     assert (refused.json()["code"], refused.json()["retry_after"]) == ("limit-reached", 7)
 
 
+async def test_a_start_may_wait_for_approval_or_a_time(api: httpx2.AsyncClient) -> None:
+    start = "/v1/programs/api.paced/runs"
+    body = {"input": {"number": 3}}
+    waits = (await api.post(start, json={**body, "approval": True, "priority": 2})).json()
+    assert (waits["status"], waits["is_new"]) == ("pending", True)
+    late = (await api.post(start, json={**body, "delay": 3600})).json()
+    assert late["status"] == "pending"
+    shown = (await api.get("/v1/runs", params={"status": "pending"})).json()["runs"]
+    assert {run["run_id"] for run in shown} == {waits["run_id"], late["run_id"]}
+    refused = await api.post(start, json={**body, "debounce": 5})
+    assert refused.status_code == 422
+    assert "pass the key" in refused.json()["remedy"]
+    acts = f"/v1/runs/{waits['run_id']}/acts"
+    assert (await api.post(acts, json={"type": "APPROVE"})).status_code in {200, 202}
+    done = await api.get(f"/v1/runs/{waits['run_id']}/result", headers={"Prefer": "wait=60"})
+    assert done.json()["status"] == "completed"
+
+
 async def test_a_start_refuses_parameters_that_the_program_does_not_declare(
     api: httpx2.AsyncClient,
 ) -> None:

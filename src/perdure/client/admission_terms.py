@@ -8,6 +8,7 @@ from perdure.core.errors import InputError
 from perdure.host.runs.batch import NO_TERMS, Terms
 
 _MOST_URGENT: Final = 2**31 - 1
+_DURATIONS: Final = ("delay", "debounce", "max_wait")
 
 
 class StartTerms(TypedDict, total=False):
@@ -72,3 +73,13 @@ def _debounce(debounce: Any, max_wait: Any, key: object) -> tuple[int, int]:
             f"max_wait is {max_wait!r}, and debounce {debounce!r}", "make it at least as long"
         )
     return debounce_ms, max_wait_ms
+
+
+def terms_in_seconds(terms: StartTerms) -> dict[str, Any]:
+    """The options with their durations in seconds, as JSON has them."""
+    return {
+        name: milliseconds(value, name) / 1000
+        if name in _DURATIONS and value is not None
+        else value
+        for name, value in dict[str, Any](terms).items()
+    }

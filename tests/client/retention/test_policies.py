@@ -11,7 +11,7 @@ from perdure.core.messages import AT_ONCE, Message
 from perdure.host.runs.retaining import make_pass
 from perdure.store.commit.bundle import Bundle
 from perdure.testing.probe import Probe
-from tests.client.engines import assert_sound, store_of, until_store
+from tests.client.engines import assert_sound, store_of, until, until_store
 from tests.client.retention.leaving import looping, note, parent, plain, waiting
 
 DAY_MS = 86_400_000
@@ -24,6 +24,8 @@ async def ended(engine: Engine, count: int, scope: str = "") -> list[Handle[str]
         run = await engine.start(plain(str(number)), scope=scope)
         await run.result(60)
         runs.append(run)
+        now_ms = Probe(engine).now_ms
+        await until(lambda then=now_ms: Probe(engine).now_ms > then)  # type: ignore[misc]
     return runs
 
 

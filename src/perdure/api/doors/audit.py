@@ -1,12 +1,13 @@
 """The audit log: every request that changes something, with its actor, role and reason, and what became of it."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from perdure.api.exchange import Exchange
 from perdure.api.problems import Refusal
 from perdure.core.errors import Denied, PerdureError
+from perdure.core.ids import RunId
 from perdure.store.access_table import NEWEST_RECORD, AuditRecord, record_id
 
 ACCEPTED = "accepted"
@@ -26,6 +27,10 @@ class AuditQuery(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not 1 <= self.limit <= 1000:
             raise ValueError(f"limit is {self.limit}: pass a number from 1 to 1000")
+
+
+_RECORDS: Final = RunId("audit")
+"""The address by which records are ordered."""
 
 
 class AuditLog(msgspec.Struct, frozen=True):
@@ -54,12 +59,12 @@ async def record(exchange: Exchange, error: Exception | None) -> None:
         outcome = error.code
     elif error is not None:
         outcome = "internal"
-    now_ms, entropy = exchange.now_ms, exchange.host.dispatcher.sources.entropy(8)
-    caller = exchange.caller
+    sources, caller = exchange.host.dispatcher.sources, exchange.caller
     await exchange.store.access.record(
         AuditRecord(
-            id=record_id(now_ms, entropy),
-            at_ms=now_ms,
+            # Records of this process sort in their order, within a millisecond too.
+            id=record_id(sources.arrival(_RECORDS), sources.entropy(8)),
+            at_ms=exchange.now_ms,
             actor=caller.name,
             role=caller.role,
             action=action,

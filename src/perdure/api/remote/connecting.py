@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -13,6 +13,7 @@ from perdure.authoring.parameters import STORED_AS
 from perdure.authoring.program import ProgramCall
 from perdure.authoring.response import OK
 from perdure.authoring.tags import TagValue
+from perdure.client.admission_terms import StartTerms, terms_in_seconds
 from perdure.client.engine_arguments import take_program
 from perdure.client.runs.lists import Page
 from perdure.client.start_keys import IfEnded
@@ -68,6 +69,7 @@ class RemoteEngine:
         scope: str = "",
         tags: Mapping[str, TagValue] | None = None,
         if_ended: IfEnded = "return",
+        **terms: Unpack[StartTerms],
     ) -> RemoteHandle[R]:
         """Start a run of a program that this process has, too; returns when the run is durable. As `Engine.start`."""
         program = take_program(call)
@@ -76,6 +78,7 @@ class RemoteEngine:
             "scope": scope,
             "tags": dict(tags or {}),
             "if_ended": if_ended,
+            **terms_in_seconds(terms),
         }
         if STORED_AS in arguments:
             options["params"] = msgspec.Raw(JsonCodec().encode(arguments.pop(STORED_AS)))

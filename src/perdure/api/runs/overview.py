@@ -237,9 +237,9 @@ async def published(exchange: Exchange) -> dict[str, Any]:
     return {"values": await (await exchange.handle()).published()}
 
 
-async def params(exchange: Exchange) -> dict[str, Any]:
+async def show_params(exchange: Exchange) -> dict[str, Any]:
     return {"values": await (await exchange.handle()).params()}
 
 
-async def trace(exchange: Exchange) -> dict[str, Any]:
+async def show_trace(exchange: Exchange) -> dict[str, Any]:
     return otlp(await (await exchange.handle()).trace(), version("perdure"))

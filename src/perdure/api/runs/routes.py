@@ -118,14 +118,14 @@ READING: tuple[Endpoint, ...] = (
     Endpoint(
         method="GET",
         path=f"{RUN}/params",
-        handler=overview.params,
+        handler=overview.show_params,
         summary="The values of the parameters of the run.",
         reply=dict[str, Any],
     ),
     Endpoint(
         method="GET",
         path=f"{RUN}/trace",
-        handler=overview.trace,
+        handler=overview.show_trace,
         summary="The spans of the run and its attempts, as OTLP JSON.",
         reply=dict[str, Any],
         command="perdure runs trace {run}",

@@ -11,6 +11,7 @@ from perdure.api.runs.overview import RunResult, awaited_result
 from perdure.api.storage.programs import program_of_path
 from perdure.authoring.registry import find
 from perdure.authoring.tags import TagValue
+from perdure.client.admission_terms import StartTerms
 from perdure.client.runs.handle import Handle
 from perdure.client.runs.status import RunStatus
 from perdure.client.start_keys import IfEnded
@@ -21,7 +22,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """What to start. `input` holds the arguments by name, or, of a workflow, in order.
 
     `if_ended` says what happens if the run that holds the key failed or was cancelled: `return` gives that run, `rerun`
-    starts another, `raise` refuses. `params` are the first values of the program's parameters.
+    starts another, `raise` refuses. `params` are the first values of the program's parameters. `priority`, `delay`,
+    `approval`, `debounce` and `max_wait` say when the run may begin, in seconds, as those of `Engine.start`.
     """
 
     input: dict[str, Any] | list[Any] = {}
@@ -30,6 +32,27 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     version: str | None = None
     if_ended: IfEnded = "return"
     params: dict[str, Any] = {}
+    priority: int = 0
+    delay: float | None = None
+    approval: bool = False
+    debounce: float | None = None
+    max_wait: float | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the run may wait for more than a limit."""
+        return self.approval or self.delay is not None or self.debounce is not None
+
+    @property
+    def terms(self) -> StartTerms:
+        """Those of its fields that the admission of the run takes."""
+        return StartTerms(
+            priority=self.priority,
+            delay=self.delay,
+            approval=self.approval,
+            debounce=self.debounce,
+            max_wait=self.max_wait,
+        )
 
 
 class StartedRun(RunResult, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,7 +70,7 @@ async def start_run(exchange: Exchange) -> Reply:
     found = RunResult(run_id=handle.run_id, status=RunStatus.RUNNING)
     status = 201 if handle.is_new else 200
     program = find("program", exchange.part("program"), body.version)
-    may_wait = program is None or program.limit is not None
+    may_wait = program is None or program.limit is not None or body.waits
     if exchange.wait_s or may_wait or not handle.is_new:
         row = await exchange.run(handle.run_id)
         awaited = await awaited_result(exchange, row)
@@ -68,6 +91,7 @@ async def _begin(
         "scope": scope,
         "tags": body.tags,
         "if_ended": body.if_ended,
+        **body.terms,
     }
     program = find("program", name, body.version)
     if program is None or (body.version is not None and program.version != body.version):

@@ -228,7 +228,9 @@ def _pending(situation: RunSituation) -> Iterator[Cause]:
 def _limited(situation: RunSituation, place: PlaceInLine) -> Iterator[Cause]:
     """A pending run that is ready, and waits for a slot of its limit."""
     of = f" for {place.key!r}" if place.key else ""
-    limit, line = f"limit {place.limit!r}{of}", f"{place.waiting:,} runs wait for it"
+    limit = f"limit {place.limit!r}{of}"
+    line = "1 run waits" if place.waiting == 1 else f"{place.waiting:,} runs wait"
+    line += " for it"
     if place.running is not None and place.holding >= place.running:
         yield _cause(
             situation,
