@@ -63,6 +63,8 @@ class CrashingStore:
         self.may_claim = asyncio.Event()
         """Unset while callers ask the host for runs that its takeover has not claimed yet."""
         self.may_claim.set()
+        self.has_lost_runs = False
+        """Another host has taken them, and this one does not know it."""
         self._committed: tuple[int, ...] | None = None
         """The moment after this host's last commit; `None` if a fault belongs to that."""
 
@@ -139,6 +141,7 @@ class CrashingStore:
         """
         other = self._simulation.new_host()
         other.victims.add(self._host_id)
+        self.has_lost_runs = True
         try:
             await other.live()
         except Exception as error:  # raised here, this host could swallow it as a failed commit

@@ -75,7 +75,8 @@ class WatchedExecutor(Executor):
         self._simulation = simulation
 
     def start(self, attempt: Attempt) -> None:
-        self._simulation.attempt_began(attempt)
+        store: Any = self._context.store
+        self._simulation.attempt_began(attempt, has_lost_runs=store.has_lost_runs)
         super().start(attempt)
 
     @property

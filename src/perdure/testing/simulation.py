@@ -180,14 +180,18 @@ class Simulation:
                 f"step {step} of run {run_id} is retried more often than its policy allows"
             )
 
-    def attempt_began(self, attempt: Attempt) -> None:
-        """Check that the step is not complete, and that the intent of this attempt is durable."""
+    def attempt_began(self, attempt: Attempt, *, has_lost_runs: bool) -> None:
+        """Check that the step is not complete, and that the intent of this attempt is durable.
+
+        If its host has lost its runs, that may learn late that the intent is durable, when the next owner has completed
+        the step: the attempt is one in doubt.
+        """
         run_and_step = attempt.info.run_id, attempt.info.step
         self.violations += self.acts.attempt_began(attempt)
         name = f"{attempt.task.name} ({attempt.info.step})"
         self.attempts += 1
         self.begun[run_and_step] += 1
-        if run_and_step in self.completed:
+        if run_and_step in self.completed and not has_lost_runs:
             self.violations.append(f"{name} began again after its completion was durable")
         if not attempt.is_claimed and self.begun[run_and_step] > self.intents[run_and_step]:
             self.violations.append(f"{name} began before its intent was durable")
