@@ -184,14 +184,14 @@ class Simulation:
         """Check that the step is not complete, and that the intent of this attempt is durable.
 
         If its host has lost its runs, that may learn late that the intent is durable, when the next owner has completed
-        the step: the attempt is one in doubt.
+        the step: the attempt is one in doubt. Claims of queued work are not lost with runs.
         """
         run_and_step = attempt.info.run_id, attempt.info.step
         self.violations += self.acts.attempt_began(attempt)
         name = f"{attempt.task.name} ({attempt.info.step})"
         self.attempts += 1
         self.begun[run_and_step] += 1
-        if run_and_step in self.completed and not has_lost_runs:
+        if run_and_step in self.completed and (attempt.is_claimed or not has_lost_runs):
             self.violations.append(f"{name} began again after its completion was durable")
         if not attempt.is_claimed and self.begun[run_and_step] > self.intents[run_and_step]:
             self.violations.append(f"{name} began before its intent was durable")
